@@ -1,0 +1,145 @@
+"""Evaluation from Python: in a script, a notebook, or a training loop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from proctor.config.load import build_settings
+from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.policies.protocol import Policy
+from proctor.policies.python import as_policy
+from proctor.report.live import make_display
+from proctor.stats.intervals import Rate
+from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class EvalResult:
+    """The episodes of an evaluation, with their rates.
+
+    Iterating gives `EpisodeRecord`s in plan order. Every rate is k out of n with a 95 % Wilson interval;
+    errors are outside it.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        order = {episode.key: place for place, episode in enumerate(evaluation.plan)}
+        self._records = sorted(evaluation.records, key=lambda record: order[record.key])
+        self._planned = len(evaluation.plan)
+        self.path = evaluation.directory
+        self.info = evaluation.info
+
+    def __iter__(self) -> Iterator[EpisodeRecord]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode ended."""
+        return len(self._records) == self._planned
+
+    @property
+    def errors(self) -> list[EpisodeRecord]:
+        """The episodes that could not be run."""
+        return [record for record in self._records if record.status == "error"]
+
+    @property
+    def success_rate(self) -> Rate:
+        """The rate over all finished episodes."""
+        return success_rate(self._records)
+
+    @property
+    def rate_if_errors_failed(self) -> Rate:
+        """The rate that would hold if every error had been a failure."""
+        return rate_if_errors_failed(self._records)
+
+    def per_task(self) -> dict[str, Rate]:
+        """Return the rate of each task."""
+        names = dict.fromkeys(record.task for record in self._records)
+        return {name: success_rate(r for r in self._records if r.task == name) for name in names}
+
+    def per_group(self) -> dict[str, Rate]:
+        """Return the rate of each group."""
+        names = dict.fromkeys(record.task_group for record in self._records)
+        return {name: success_rate(r for r in self._records if r.task_group == name) for name in names}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per episode. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame([record.to_wire() for record in self._records])
+
+    def __repr__(self) -> str:
+        return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"
+
+
+def evaluate(
+    policy: Any,
+    *,
+    benchmark: str = "metaworld",
+    task: str | Sequence[str] = "",
+    n_episodes: int = 50,
+    seed: int = 1000,
+    workers: int = 0,
+    output_dir: str | Path | None = None,
+    display: str = "auto",
+    env: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> EvalResult:
+    """Evaluate a policy and return its episodes.
+
+    Works in a plain script without a `__main__` guard, in a notebook and inside a training loop: simulators
+    run in processes of their own, a live policy object stays in this one.
+
+    Args:
+        policy: a policy object (a `proctor.Policy`, anything with `act(observation)`, or a function), or a
+            string: `"expert"`, `"random"`, `"zero"`, `"file.py:Name"` or `"module:Name"`.
+        benchmark: the benchmark's name.
+        task: task, group, or several of them.
+        n_episodes: episodes per task.
+        seed: episode i of every task runs with `seed + i`.
+        workers: simulator processes; 0: as many as the cores make useful.
+        output_dir: run directory; a new one under `outputs/eval` by default. An existing run is resumed.
+        display: "auto", "live", "plain" or "none".
+        env: the benchmark's own settings, such as `{"obs_type": "state"}`.
+        settings: any other settings, nested as in `config.yaml`, such as `{"eval": {"max_attempts": 1}}`.
+
+    Raises:
+        ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
+        KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
+    """
+    tree: dict[str, Any] = dict(settings or {})
+    tree["env"] = {
+        **tree.get("env", {}),
+        **(env or {}),
+        "type": benchmark,
+        "task": task if isinstance(task, str) else ",".join(task),
+    }
+    tree["eval"] = {"batch_size": workers, **tree.get("eval", {}), "n_episodes": n_episodes}
+    tree |= {"seed": seed, "display": display}
+    if output_dir is not None:
+        tree["output_dir"] = str(output_dir)
+    live: Policy | None = None
+    if isinstance(policy, str):
+        tree["policy"] = {**tree.get("policy", {}), ("path" if ":" in policy else "type"): policy}
+    else:
+        live = as_policy(policy, repr(policy))
+        # Known by its class; what it holds is told by its fingerprint, if it has one.
+        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"live:{type(policy).__name__}"}
+    checked = build_settings(tree)
+    evaluation = evaluate_settings(checked, [make_display(Console(), checked.display)], live)
+    if evaluation.error is not None:
+        raise evaluation.error
+    if evaluation.stopped_by is signal.SIGINT:
+        raise KeyboardInterrupt
+    if evaluation.stopped_by is not None:
+        signal.raise_signal(evaluation.stopped_by)
+    return EvalResult(evaluation)

@@ -1,0 +1,1 @@
+"""What can be evaluated on: the protocols, and a folder per benchmark."""

@@ -1,0 +1,1 @@
+"""Meta-World: fifty manipulation tasks."""

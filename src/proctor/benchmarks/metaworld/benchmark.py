@@ -1,0 +1,119 @@
+"""Meta-World: fifty manipulation tasks for one robot arm."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from proctor.benchmarks.metaworld.prompts import load_prompts
+from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
+from proctor.config.settings import EXECUTION, EnvSettings
+from proctor.errors import UsageError, did_you_mean
+
+STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
+    "observation.state",
+    "observation.environment_state",
+    "observation.task_one_hot",
+    "observation.image",
+)
+
+Camera = Literal["corner", "corner2", "corner3", "corner4", "topview", "behindGripper", "gripperPOV"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaWorldSettings(EnvSettings):
+    """`--env.*` of Meta-World."""
+
+    obs_type: Annotated[
+        Literal["state", "pixels", "pixels_agent_pos"],
+        "what the policy sees: numbers, a camera, or a camera and the arm",
+    ] = "pixels_agent_pos"
+    camera_name: Annotated[Camera, "camera; corner2 is placed and turned as in LeRobot"] = "corner2"
+    observation_height: Annotated[int, Ge(1), "height of the policy's image"] = 480
+    observation_width: Annotated[int, Ge(1), "width of the policy's image"] = 480
+    visualization_height: Annotated[int, Ge(0), EXECUTION, "height of videos; 0: as the policy's image"] = 0
+    visualization_width: Annotated[int, Ge(0), EXECUTION, "width of videos; 0: as the policy's image"] = 0
+    one_hot: Annotated[bool, "also give observation.task_one_hot, 50 numbers that name the task"] = False
+    prompts: Annotated[Path | None, "YAML file of task: prompt, over LeRobot's or Proctor's own wording"] = None
+    episode_length: Annotated[int, Ge(1), "step limit"] = MAX_STEPS
+
+
+class MetaWorld(Benchmark):
+    """All fifty V3 tasks, by name, comma list, difficulty group, `mt10` or `mt50`."""
+
+    Settings = MetaWorldSettings
+    fps = 80
+    uses_gl = True
+
+    settings: MetaWorldSettings
+
+    @cached_property
+    def spec(self) -> BenchmarkSpec:
+        """Observation keys by `obs_type`; the raw state is privileged where pixels are asked for."""
+        s = self.settings
+        image = Feature((s.observation_height, s.observation_width, 3), "uint8", drawn=True)
+        state, environment = Feature((4,), "float64"), Feature((39,), "float64")
+        features = {
+            "state": {STATE: state, ENVIRONMENT_STATE: environment},
+            "pixels": {IMAGE: image},
+            "pixels_agent_pos": {IMAGE: image, STATE: state},
+        }[s.obs_type]
+        if s.one_hot:
+            features[TASK_ONE_HOT] = Feature((len(MT50),), "float32")
+        return BenchmarkSpec(
+            name="metaworld",
+            features=features,
+            action_size=4,
+            privileged={STATE: state, ENVIRONMENT_STATE: environment},
+        )
+
+    def tasks(self) -> Sequence[Task]:
+        """Return the named tasks. A group's tasks count inside it; a task by name is its own group."""
+        names = [name.strip() for name in self.settings.task.split(",") if name.strip()]
+        if not names:
+            raise UsageError(
+                "--env.task is missing: name tasks (reach-v3,push-v3), a group "
+                "(easy, medium, hard, very_hard), mt10 or mt50."
+            )
+        if self.settings.episode_length > MAX_STEPS:
+            raise UsageError(f"--env.episode_length: Meta-World ends every episode after {MAX_STEPS} steps.")
+        prompts = load_prompts(self.settings.prompts)
+        return [
+            Task(group, task_id, name, prompts[name], self.settings.episode_length)
+            for group, members in map(_members, names)
+            for task_id, name in enumerate(members)
+        ]
+
+    def make_simulator(self, task: Task) -> Simulator:
+        """Import Meta-World, here and not before, and build the task."""
+        from proctor.benchmarks.metaworld.simulator import MetaWorldSimulator
+
+        return MetaWorldSimulator(task, self.settings, self.spec)
+
+    def distributions(self) -> Sequence[str]:
+        """MuJoCo versions change every trajectory bitwise, so they are part of a run's identity."""
+        return ("metaworld", "mujoco", "gymnasium", "numpy")
+
+    def check_installed(self) -> None:
+        """Say how to get Meta-World if it is not there."""
+        for module in ("metaworld", "mujoco", "packaging"):
+            if importlib.util.find_spec(module) is None:
+                raise UsageError(
+                    f"--env.type=metaworld needs the package {module}. Run: pip install 'proctor[metaworld]'"
+                )
+
+
+def _members(name: str) -> tuple[str, Sequence[str]]:
+    plain = name.removeprefix("metaworld-")  # LeRobot accepts the prefix
+    if plain in GROUPS:
+        return plain, GROUPS[plain]
+    if plain in MT50:
+        return plain, (plain,)
+    raise UsageError(f"--env.task={name}: unknown.{did_you_mean(plain, [*MT50, *GROUPS])}")

@@ -1,0 +1,119 @@
+"""One Meta-World task, stepped and drawn. Imported in workers only: it pulls in MuJoCo and chooses GL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from metaworld.env_dict import ALL_V3_ENVIRONMENTS
+from numpy.typing import NDArray
+
+from proctor.benchmarks.metaworld.benchmark import (
+    ENVIRONMENT_STATE,
+    IMAGE,
+    STATE,
+    TASK_ONE_HOT,
+    MetaWorldSettings,
+)
+from proctor.benchmarks.metaworld.tasks import MT50
+from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
+
+_CORNER2 = 2
+_CORNER2_POSITION = (0.75, 0.075, 0.7)
+"""LeRobot's view: nearer to the table than Meta-World's own corner2."""
+
+_METRICS = (
+    "near_object",
+    "grasp_success",
+    "grasp_reward",
+    "in_place_reward",
+    "obj_to_target",
+    "unscaled_reward",
+)
+
+
+class MetaWorldSimulator:
+    """Wraps a V3 environment so that seeding holds and drawing happens on a look only."""
+
+    def __init__(self, task: Task, settings: MetaWorldSettings, spec: BenchmarkSpec) -> None:
+        self._view = (settings.observation_width, settings.observation_height)
+        self._film = (
+            settings.visualization_width or settings.observation_width,
+            settings.visualization_height or settings.observation_height,
+        )
+        # The off-screen buffer must hold the larger of the two; it never changes the pixels of the smaller.
+        self._env = ALL_V3_ENVIRONMENTS[task.name](
+            render_mode="rgb_array",
+            camera_name=settings.camera_name,
+            width=max(self._view[0], self._film[0]),
+            height=max(self._view[1], self._film[1]),
+        )
+        self._flipped = settings.camera_name == "corner2"
+        if self._flipped:
+            self._env.model.cam_pos[_CORNER2] = _CORNER2_POSITION
+        self._make_seedable()
+        self._one_hot = np.zeros(len(MT50), np.float32)
+        self._one_hot[MT50.index(task.name)] = 1.0
+        self._raw: NDArray[np.float64] = np.zeros(39)
+        self._look: Look = NO_LOOK
+        self._drawn: dict[tuple[int, int], NDArray[np.uint8]] = {}
+
+    def _make_seedable(self) -> None:
+        # What `MT1(name)` and `set_task` do, without sampling tasks that seeding would override anyway:
+        # the goal is visible, and every reset draws its layout from the generator that `seed()` sets.
+        env = self._env
+        env._set_task_called = True
+        env._partially_observable = False
+        env.__dict__.pop("sawyer_observation_space", None)  # cached for a hidden goal
+        env._freeze_rand_vec = False
+        env.seeded_rand_vec = True
+
+    def reset(self, episode: Episode, look: Look) -> None:
+        """Start an episode. `reset(seed=...)` is ignored by Meta-World; `seed()` is not."""
+        self._env.seed(episode.seed)
+        self._raw, _ = self._env.reset()
+        self._look = look
+        self._drawn.clear()
+
+    def step(self, action: NDArray[Any], look: Look) -> Outcome:
+        """Move physics; draw nothing."""
+        self._raw, reward, _, truncated, info = self._env.step(action)
+        self._look = look
+        self._drawn.clear()
+        success = bool(info["success"])
+        return Outcome(
+            reward=float(reward),
+            terminated=success,
+            truncated=bool(truncated),
+            success=success,
+            metrics={name: float(info[name]) for name in _METRICS if name in info},
+        )
+
+    def observe(self) -> Observation:
+        """Return what the look named; the image is drawn here."""
+        makers: dict[str, Callable[[], NDArray[Any]]] = {
+            STATE: lambda: self._raw[:4].copy(),
+            ENVIRONMENT_STATE: lambda: self._raw,
+            TASK_ONE_HOT: lambda: self._one_hot,
+            IMAGE: lambda: self._draw(self._view),
+        }
+        return {key: makers[key]() for key in self._look}
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return the frame for videos; one the policy looked at is not drawn again."""
+        return self._draw(self._film)
+
+    def close(self) -> None:
+        """Free the GL context."""
+        self._env.close()
+
+    def _draw(self, size: tuple[int, int]) -> NDArray[np.uint8]:
+        if size not in self._drawn:
+            viewer = self._env.mujoco_renderer._get_viewer("rgb_array")
+            viewer.viewport.width, viewer.viewport.height = size
+            image = self._env.render()
+            if self._flipped:
+                image = image[::-1, ::-1]
+            self._drawn[size] = np.ascontiguousarray(image)
+        return self._drawn[size]

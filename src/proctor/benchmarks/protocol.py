@@ -1,0 +1,184 @@
+"""What a benchmark provides: named tasks, and a simulator for each.
+
+The one idea: *drawing happens only on a look.* A step is told beforehand which observation keys the
+policy will want after it (usually none); only those are produced. Drawing costs about a hundred times
+a physics step, so a policy that emits chunks of 50 actions pays for 1 drawing in 50.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.config.settings import EnvSettings
+
+Observation = dict[str, Any]
+"""Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
+
+Look = frozenset[str]
+"""The observation keys that will be asked for; empty: nobody looks."""
+
+NO_LOOK: Look = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a benchmark, as chosen by a run's settings."""
+
+    group: str
+    task_id: int
+    name: str
+    prompt: str
+    max_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The unit of everything: planned, seeded, run, retried, stored, compared and shown as one thing."""
+
+    task: Task
+    index: int
+    seed: int
+
+    @property
+    def key(self) -> EpisodeKey:
+        """What identifies the episode inside its run."""
+        return EpisodeKey(self.task.group, self.task.task_id, self.index)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that msgpack carries to a worker."""
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Episode:
+        """Rebuild an episode from `to_wire`."""
+        return cls(task=Task(**wire["task"]), index=wire["index"], seed=wire["seed"])
+
+    def __str__(self) -> str:
+        return f"{self.task.name} episode {self.index}"
+
+
+class EpisodeKey(NamedTuple):
+    """Group, task id and index: unique in a plan, stable across resumes, shards and merges."""
+
+    group: str
+    task_id: int
+    episode_index: int
+
+
+class Outcome(NamedTuple):
+    """What one step of a simulator yields besides the observation."""
+
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool
+    metrics: Mapping[str, float] = {}
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """One simulated world for one task. It lives in one process and is reused across episodes."""
+
+    def reset(self, episode: Episode, look: Look) -> None:
+        """Start `episode` from its own seed and index alone, whatever ran here before."""
+
+    def step(self, action: NDArray[Any], look: Look) -> Outcome:
+        """Apply one action. Draw only what `look` names; an empty look draws nothing."""
+
+    def observe(self) -> Observation:
+        """Return the keys that the last reset or step was told to look at, in arrays nobody changes later."""
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return the current state as an RGB frame (height, width, 3) for people and videos."""
+
+    def close(self) -> None:
+        """Free everything, GL contexts included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Shape and dtype of one observation key; `drawn` if a camera makes it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    drawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSpec:
+    """What a policy may rely on, known before any simulator starts.
+
+    `features` are the observation keys that the run's settings offer to a policy. `privileged` are keys
+    that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
+    """
+
+    name: str
+    features: dict[str, Feature]
+    action_size: int
+    action_low: float = -1.0
+    action_high: float = 1.0
+    privileged: dict[str, Feature] = field(default_factory=dict)
+
+    @property
+    def every(self) -> dict[str, Feature]:
+        """Offered and privileged features together."""
+        return {**self.privileged, **self.features}
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that msgpack carries to a child."""
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> BenchmarkSpec:
+        """Rebuild a spec from `to_wire`."""
+
+        def features(raw: dict[str, Any]) -> dict[str, Feature]:
+            return {key: Feature(tuple(f["shape"]), f["dtype"], f["drawn"]) for key, f in raw.items()}
+
+        return cls(**{**wire, "features": features(wire["features"]), "privileged": features(wire["privileged"])})
+
+
+class Benchmark(ABC):
+    """Names its tasks and builds a simulator for one, inside the worker that will use it.
+
+    Making the object must touch no GPU, no GL and no simulator import: it is made in the coordinator,
+    and again in every worker from the same settings.
+    """
+
+    Settings: ClassVar[type[EnvSettings]] = EnvSettings
+    """The benchmark's own `--env.*` flags: a frozen dataclass that extends `EnvSettings`."""
+
+    fps: ClassVar[int] = 30
+    """Steps a second in the robot's own time; videos play at that pace."""
+
+    uses_gl: ClassVar[bool] = False
+    """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def spec(self) -> BenchmarkSpec:
+        """Observation and action features under these settings."""
+
+    @abstractmethod
+    def tasks(self) -> Sequence[Task]:
+        """Return the tasks that the settings name, in plan order. Raises `UsageError` on an unknown one."""
+
+    @abstractmethod
+    def make_simulator(self, task: Task) -> Simulator:
+        """Build the simulator. Called in the worker that will use it, never elsewhere."""
+
+    def distributions(self) -> Sequence[str]:
+        """Return the installed distributions whose versions change a trajectory."""
+        return ()
+
+    def check_installed(self) -> None:  # noqa: B027 - most benchmarks have nothing to check
+        """Raise `UsageError` with the command that installs what is missing. Import nothing heavy."""

@@ -1,0 +1,65 @@
+"""`proctor eval`: evaluate a policy on a benchmark."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from proctor.config.help import flag_tables
+from proctor.config.load import settings_from_flags
+from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM
+from proctor.report.live import make_display
+from proctor.report.summary import print_summary
+
+_USAGE = """Evaluate a policy on a benchmark.
+
+usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
+
+  proctor eval --policy.type=expert --env.type=metaworld --env.task=easy --eval.n_episodes=10
+  proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3,push-v3
+  proctor eval --resume=outputs/eval/2026-01-31/12-00-00_metaworld_expert
+
+Flags may be written --a.b=c, --a.b c or a.b=c. --config_path=FILE reads them from YAML.
+Running the same command again with the same --output_dir finishes what is missing."""
+
+
+def eval_command(arguments: Sequence[str]) -> int:
+    """Run `proctor eval`; returns the exit status."""
+    console = Console()
+    if any(argument in ("-h", "--help") for argument in arguments):
+        _print_help(console)
+        return EXIT_OK
+    settings = settings_from_flags(arguments)
+    evaluation = evaluate_settings(settings, [make_display(console, settings.display)])
+    if evaluation.info:
+        print_summary(console, evaluation)
+    return _conclude(evaluation, Console(stderr=True))
+
+
+def _conclude(evaluation: Evaluation, errors: Console) -> int:
+    resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
+    if evaluation.error is not None:
+        errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
+        errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
+        return evaluation.error.exit_status
+    if evaluation.stopped_by is not None:
+        left = len(evaluation.plan) - len(evaluation.records)
+        errors.print(Text(f"stopped with {left} episodes to go. To go on: {resume}"), soft_wrap=True)
+        return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
+    if any(record.status == "error" for record in evaluation.records):
+        errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
+        return EXIT_EPISODE_ERRORS
+    return EXIT_OK
+
+
+def _print_help(console: Console) -> None:
+    console.print(_USAGE, markup=False, highlight=False)
+    for title, table in flag_tables():
+        console.print()
+        console.print(Text(title, style="bold"))
+        console.print(table)

@@ -1,0 +1,67 @@
+"""The `proctor` command: finds the sub-command and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+import proctor
+from proctor.cli.eval import eval_command
+from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "eval": (eval_command, "evaluate a policy on a benchmark"),
+}
+
+_HELP = """Proctor evaluates robot policies in simulation.
+
+usage: proctor COMMAND [flags]
+
+{commands}
+
+proctor COMMAND --help tells more; proctor --version tells the version."""
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_OK
+    sys.exit(status)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status."""
+    errors = Console(stderr=True)
+    try:
+        return _dispatch(arguments)
+    except ProctorError as error:
+        errors.print(Text(f"proctor: {error}"), soft_wrap=True)
+        return error.exit_status
+    except KeyboardInterrupt:
+        errors.print("proctor: interrupted before anything started")
+        return EXIT_SIGINT
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    console = Console()
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        lines = "\n".join(f"  {name:<8} {words}" for name, (_, words) in COMMANDS.items())
+        console.print(_HELP.format(commands=lines), markup=False, highlight=False)
+        return EXIT_OK if arguments else EXIT_USAGE
+    if arguments[0] in ("--version", "-V", "version"):
+        console.print(f"proctor {proctor.__version__}", highlight=False)
+        return EXIT_OK
+    if arguments[0] not in COMMANDS:
+        raise UsageError(
+            f"unknown command '{arguments[0]}'.{did_you_mean(arguments[0], COMMANDS)} See: proctor --help"
+        )
+    return COMMANDS[arguments[0]][0](arguments[1:])

@@ -1,0 +1,1 @@
+"""The typed settings, and how flags, YAML and Python values become them."""

@@ -1,0 +1,70 @@
+"""Flags as people type them: `--a.b=c`, `--a.b c`, `a.b=c`, hyphens or underscores.
+
+The result is a nested dict of strings; types come later, when it is known which settings the names mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proctor.errors import UsageError
+
+Nested = dict[str, Any]
+
+_BARE = re.compile(r"[A-Za-z_][\w.-]*=")
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "1", "0"}
+
+
+def parse_flags(arguments: Sequence[str], is_switch: Callable[[str], bool]) -> dict[str, str]:
+    """Return dotted names and their text, later flags winning.
+
+    Args:
+        arguments: the command line without the program's and the command's name.
+        is_switch: whether a name is a yes/no setting, which may stand without a value.
+    """
+    flags: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        token = rest.pop(0)
+        if not token.startswith("--") and not _BARE.match(token):
+            raise UsageError(f"'{token}': expected --name=value. See: proctor eval --help")
+        name, equals, value = token.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not equals:
+            if is_switch(name) and not (rest and rest[0].lower() in _TRUTH):
+                value = "true"
+            elif not rest or rest[0].startswith("--"):
+                raise UsageError(f"--{name} needs a value: --{name}=...")
+            else:
+                value = rest.pop(0)
+        flags[name] = value
+    return flags
+
+
+def nest(flags: dict[str, str]) -> Nested:
+    """Turn dotted names into a tree.
+
+    >>> nest({"env.task": "reach-v3", "seed": "7"})
+    {'env': {'task': 'reach-v3'}, 'seed': '7'}
+    """
+    tree: Nested = {}
+    for name, value in flags.items():
+        *parents, leaf = name.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+            if not isinstance(branch, dict):
+                raise UsageError(f"--{name}: '{parent}' already has a value.")
+        branch[leaf] = value
+    return tree
+
+
+def merge(below: Nested, above: Nested) -> Nested:
+    """Return both trees in one; `above` wins."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

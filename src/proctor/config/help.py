@@ -1,0 +1,62 @@
+"""`proctor eval --help`, made from the settings themselves, so that it cannot be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from rich.table import Table
+from rich.text import Text
+
+from proctor.config.load import SECTIONS
+from proctor.config.registry import BENCHMARKS, POLICIES, load_object
+from proctor.config.settings import (
+    EXECUTION,
+    EnvSettings,
+    LimitSettings,
+    PolicySettings,
+    RunSettings,
+    Settings,
+)
+
+
+def flag_tables() -> list[tuple[str, Table]]:
+    """Return a titled table per section."""
+    tables = [
+        ("Policy", _table("policy.", PolicySettings)),
+        ("Benchmark", _table("env.", EnvSettings)),
+    ]
+    for kind, places, section, base in (
+        ("policy", POLICIES, "policy.", PolicySettings),
+        ("benchmark", BENCHMARKS, "env.", EnvSettings),
+    ):
+        for name, path in places.items():
+            settings = load_object(path).Settings
+            if settings is not base:
+                own = {field.name for field in dataclasses.fields(base)}
+                tables.append((f"The {kind} {name}", _table(section, settings, own)))
+    return [
+        *tables,
+        ("Run", _table("eval.", RunSettings)),
+        ("General", _table("", Settings, set(SECTIONS))),
+        ("Limits in seconds, after which a process counts as hung", _table("limits.", LimitSettings)),
+    ]
+
+
+def _table(prefix: str, kind: type[Any], skip: set[str] | None = None) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2), pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(ratio=1)
+    hints, plain = get_type_hints(kind, include_extras=True), get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in (skip or ()):
+            continue
+        words = [word for word in get_args(hints[field.name]) if isinstance(word, str) and word != EXECUTION]
+        text = Text(words[-1] if words else "")
+        if get_origin(plain[field.name]) is Literal:
+            text.append(f" ({', '.join(map(str, get_args(plain[field.name])))})")
+        default = field.default
+        if default is not dataclasses.MISSING and default not in (None, ""):
+            text.append(f" [{str(default).lower() if isinstance(default, bool) else default}]", style="dim")
+        table.add_row(f"--{prefix}{field.name}", text)
+    return table

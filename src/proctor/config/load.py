@@ -1,0 +1,189 @@
+"""From flags, a YAML file or Python values to `Settings`, or one clear line about what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from proctor.config.flags import Nested, merge, nest, parse_flags
+from proctor.config.registry import BENCHMARKS, benchmark_path, load_object, policy_path
+from proctor.config.settings import EnvSettings, LimitSettings, PolicySettings, RunSettings, Settings
+from proctor.errors import UsageError, did_you_mean
+from proctor.store.run_directory import read_config
+
+SECTIONS = ("policy", "env", "eval", "limits")
+
+
+def settings_from_flags(arguments: Sequence[str]) -> Settings:
+    """Return the settings that a command line means: a file or an old run's below, flags above."""
+    flags = parse_flags(arguments, _is_switch)
+    config_path = flags.pop("config_path", None)
+    tree = nest(flags)
+    if config_path is not None:
+        tree = merge(_read_yaml(Path(config_path)), tree)
+    if "resume" in tree:
+        directory = Path(str(tree["resume"]))
+        # Its own path may have changed since it was written.
+        tree = merge({**read_config(directory), "output_dir": str(directory)}, tree)
+        if Path(str(tree["output_dir"])) != directory:
+            raise UsageError("--resume names the run directory itself; leave --output_dir out.")
+    return build_settings(tree)
+
+
+def build_settings(tree: Nested) -> Settings:
+    """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
+    sections = section_classes(tree)
+    _check_names(tree, sections)
+    values: dict[str, Any] = {
+        section: _validate(section, sections[section], tree.get(section) or {}) for section in SECTIONS
+    }
+    values |= _validate_top(tree)
+    return Settings(**values)
+
+
+def section_classes(tree: Nested) -> dict[str, type[Any]]:
+    """Return the dataclass of each section; the benchmark and the policy bring their own."""
+    env, policy = _section(tree, "env"), _section(tree, "policy")
+    if not env.get("type"):
+        raise UsageError(f"--env.type is missing. Known: {', '.join(sorted(BENCHMARKS))}.")
+    if not policy.get("type"):
+        policy["type"] = _policy_type(policy.get("path"))
+    tree["env"], tree["policy"] = env, policy
+    return {
+        "policy": load_object(policy_path(str(policy["type"]))).Settings,
+        "env": load_object(benchmark_path(str(env["type"]))).Settings,
+        "eval": RunSettings,
+        "limits": LimitSettings,
+    }
+
+
+def _policy_type(path: Any) -> str:
+    if path is None:
+        raise UsageError(
+            "no policy: give --policy.type=expert|random|zero, or --policy.path=file.py:Name or module:Name."
+        )
+    if ":" in str(path):
+        return "python"
+    raise UsageError(f"--policy.path={path}: expected file.py:Name or module:Name.")
+
+
+def _section(tree: Nested, name: str) -> Nested:
+    section = tree.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise UsageError(f"--{name}={section}: '{name}' is a section; set --{name}.type and others.")
+    return dict(section)
+
+
+def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
+    known = known_names(sections)
+    for name in _dotted(tree, sections):
+        if name not in known:
+            raise UsageError(f"unknown flag --{name}.{did_you_mean(name, known)} See: proctor eval --help")
+
+
+def known_names(sections: Mapping[str, type[Any]]) -> set[str]:
+    """Return every dotted name that can be set."""
+    names = {f"{section}.{f.name}" for section in SECTIONS for f in dataclasses.fields(sections[section])}
+    return names | {f.name for f in dataclasses.fields(Settings) if f.name not in SECTIONS} | {"config_path"}
+
+
+def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
+    names = []
+    for key, value in tree.items():
+        if key not in SECTIONS:
+            names.append(key if not isinstance(value, dict) else f"{key}.{next(iter(value), '')}")
+            continue
+        hints = get_type_hints(sections[key], include_extras=False)
+        for field, inner in (value or {}).items():
+            deeper = isinstance(inner, dict) and not _is_dict(hints.get(field))
+            names.append(f"{key}.{field}.{next(iter(inner), '')}" if deeper else f"{key}.{field}")
+    return names
+
+
+def _validate(section: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    ready = {name: _typed(value, hints[name]) for name, value in values.items()}
+    try:
+        return TypeAdapter(kind).validate_python(ready)
+    except ValidationError as error:
+        raise _explain(error, f"{section}.", ready, hints) from None
+
+
+def _validate_top(tree: Nested) -> dict[str, Any]:
+    hints = get_type_hints(Settings, include_extras=True)
+    plain = get_type_hints(Settings)
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name in SECTIONS:
+            continue
+        try:
+            values[name] = TypeAdapter(hints[name]).validate_python(_typed(value, plain[name]))
+        except ValidationError as error:
+            raise _explain(error, "", {name: value}, plain, name) from None
+    return values
+
+
+def _typed(value: Any, annotation: Any) -> Any:
+    """Turn a flag's text into what pydantic takes; values from YAML or Python pass through."""
+    if isinstance(value, str):
+        if _is_optional(annotation) and value.lower() in ("none", "null"):
+            return None
+        if _is_dict(annotation):
+            return _yaml(value)
+    if isinstance(value, dict) and _is_dict(annotation):
+        return {key: _yaml(item) if isinstance(item, str) else item for key, item in value.items()}
+    return value
+
+
+def _yaml(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _explain(
+    error: ValidationError, prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any], name: str = ""
+) -> UsageError:
+    first = error.errors()[0]
+    field = name or str(first["loc"][0])
+    value, hint = values.get(field), ""
+    choices = get_args(hints[field]) if get_origin(hints[field]) is Literal else ()
+    if choices:
+        hint = did_you_mean(str(value), map(str, choices))
+    message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
+    return UsageError(f"--{prefix}{field}={value}: {message}.{hint}")
+
+
+def _is_switch(name: str) -> bool:
+    # Benchmarks' own switches always take a value; those below are known before any benchmark is.
+    section, _, field = name.rpartition(".")
+    kinds: dict[str, type[Any]] = {"eval": RunSettings, "env": EnvSettings, "policy": PolicySettings}
+    return section in kinds and get_type_hints(kinds[section]).get(field) is bool
+
+
+def _is_optional(annotation: Any) -> bool:
+    return get_origin(annotation) in (typing.Union, types.UnionType) and type(None) in get_args(annotation)
+
+
+def _is_dict(annotation: Any) -> bool:
+    return annotation is dict or get_origin(annotation) is dict
+
+
+def _read_yaml(path: Path) -> Nested:
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"--config_path={path}: there is no such file.") from None
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"--config_path={path}: {error}") from None
+    if not isinstance(tree, dict):
+        raise UsageError(f"--config_path={path}: expected settings, as in a run directory's config.yaml.")
+    return tree

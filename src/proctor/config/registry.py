@@ -1,0 +1,97 @@
+"""Where benchmarks and policies are found: our own by name, others' by entry point or by path.
+
+Everything is a string until the process that needs the object loads it, so naming a benchmark imports no
+simulator and naming a policy imports no model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import UsageError, did_you_mean
+
+BENCHMARKS = {"metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld"}
+
+POLICIES = {
+    "expert": "proctor.policies.expert:ExpertPolicy",
+    "random": "proctor.policies.baselines:RandomPolicy",
+    "zero": "proctor.policies.baselines:ZeroPolicy",
+    "python": "proctor.policies.python:PythonPolicy",
+}
+
+
+def benchmark_path(name: str) -> str:
+    """Return the `module:Class` of a benchmark given by name, `module:Class` or `file.py:Class`."""
+    return _find("env.type", name, BENCHMARKS, "proctor.benchmarks")
+
+
+def policy_path(name: str) -> str:
+    """Return the `module:Class` of a policy kind given by name."""
+    return _find("policy.type", name, POLICIES, "proctor.policies")
+
+
+def _find(flag: str, name: str, builtin: dict[str, str], group: str) -> str:
+    if name in builtin:
+        return builtin[name]
+    if ":" in name:
+        return name
+    others = {entry.name: entry.value for entry in metadata.entry_points(group=group)}
+    if name in others:
+        return others[name]
+    known = sorted({*builtin, *others})
+    raise UsageError(f"--{flag}={name}: unknown.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+
+
+def load_object(path: str) -> Any:
+    """Import what `module:Name` or `file.py:Name` names. Raises `UsageError` if it is not there."""
+    where, _, name = path.rpartition(":")
+    if not where or not name:
+        raise UsageError(f"'{path}' is not of the form file.py:Name or module:Name.")
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise UsageError(f"{where} has no '{name}'.{did_you_mean(name, public)}") from None
+
+
+def _load_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that the user's own file imports in vain is another matter: its name tells.
+        if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
+            raise
+        raise UsageError(
+            f"there is no module '{name}' for this interpreter ({sys.executable}). "
+            "Install it, set PYTHONPATH, or give a file: path/to/file.py:Name."
+        ) from None
+
+
+def _load_file(path: Path) -> Any:
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}.")
+    name = f"proctor_user_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # Its neighbours are importable, as they would be from a script.
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,1 @@
+"""How episodes are run: plan, queue, coordinator, children, workers, host, transport."""

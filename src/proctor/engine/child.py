@@ -1,0 +1,148 @@
+"""How every child process starts, and how it ends.
+
+One way for all: `PYTHON -m proctor.engine.child FD`, with a socket pair; what the child is to be comes as
+its first message, with the descriptors it needs. Workers and hosts, this interpreter or another, start
+alike. A child dies with the coordinator, however that ends: the kernel sends it SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from proctor.config.interpreter import package_environment
+from proctor.engine.messages import Channel, ChannelClosed, Message, clip
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """The coordinator's handle on one child process."""
+
+    def __init__(
+        self,
+        role: str,
+        boot: Message,
+        descriptors: list[int],
+        *,
+        log: Path,
+        env: dict[str, str],
+        python: str | None = None,
+    ) -> None:
+        self.log = log
+        self.started = time.monotonic()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.channel, theirs = Channel.pair()
+        try:
+            with log.open("ab") as output:
+                self.process = subprocess.Popen(
+                    # -P: a file in the user's directory must not shadow the standard library.
+                    [python or sys.executable, "-P", "-m", "proctor.engine.child", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, **package_environment(), **env},
+                    # Its own group: Ctrl-C on the terminal reaches the coordinator alone, and a kill reaches
+                    # whatever a simulator may have started.
+                    process_group=0,
+                )
+        finally:
+            theirs.close()
+        self.pidfd = os.pidfd_open(self.process.pid)
+        paths = sys.path if python is None else []
+        with contextlib.suppress(ChannelClosed):  # its death is noticed by whoever watches the pidfd
+            self.channel.send(
+                {"role": role, "boot": boot, "parent": os.getpid(), "sys_path": list(paths)}, descriptors
+            )
+
+    def kill(self) -> None:
+        """End the child and whatever it started, now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def ask_to_stop(self) -> None:
+        """Ask politely; `reap` waits."""
+        with contextlib.suppress(ChannelClosed):
+            self.channel.send({"type": "stop"})
+
+    def reap(self, patience: float = 0.0) -> int:
+        """Wait for the end, killing the child after `patience` seconds; returns its exit code."""
+        if self.pidfd < 0:
+            return self.process.returncode
+        select.select([self.pidfd], [], [], patience)
+        # Even if it ended by itself: it is still a zombie, so its number is nobody else's, and whatever it
+        # started ends with it.
+        self.kill()
+        code = self.process.wait()
+        self.channel.close()
+        os.close(self.pidfd)
+        self.pidfd = -1
+        return code
+
+    def last_words(self) -> str:
+        """Return the end of what the child printed, on one line, for an error message."""
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return clip(lines[-1].strip(), 300) if lines else ""
+
+
+def describe_exit(code: int) -> str:
+    """Say in words how a process ended.
+
+    >>> describe_exit(-9)
+    'was killed by SIGKILL (out of memory, or by hand)'
+    >>> describe_exit(1)
+    'exited with status 1'
+    """
+    if code >= 0:
+        return f"exited with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (out of memory, or by hand)" if code == -signal.SIGKILL else "")
+
+
+def main() -> None:
+    """Be the child: die with the parent, learn the role, run it."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
+    faulthandler.enable()
+    channel = Channel(_socket(int(sys.argv[1])))
+    try:
+        first, descriptors = channel.receive()
+    except ChannelClosed:
+        return
+    if os.getppid() != first["parent"]:
+        return  # the parent died before prctl took effect
+    sys.path.extend(path for path in first["sys_path"] if path not in sys.path)
+    run: Any
+    if first["role"] == "worker":
+        from proctor.engine.worker import run_worker as run
+    else:
+        from proctor.engine.host import run_host as run
+    with contextlib.suppress(ChannelClosed):
+        run(channel, first["boot"], descriptors)
+
+
+def _socket(descriptor: int) -> Any:
+    import socket
+
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
+
+
+if __name__ == "__main__":
+    main()

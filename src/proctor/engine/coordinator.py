@@ -1,0 +1,444 @@
+"""The coordinator: an event loop over sockets and pidfds. It owns queue, store and display.
+
+It holds no model and no simulator, so Ctrl-C, the watchdog and the display answer at once. Everything that
+can happen to a run arrives here as a message, a death, a signal or the passing of time.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.config.settings import LimitSettings, RunSettings
+from proctor.engine.child import describe_exit
+from proctor.engine.crew import Worker, WorkerRecipe
+from proctor.engine.events import Progress, Watcher
+from proctor.engine.hosts import Host, HostProcess, HostRecipe, HostThread
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.messages import Channel, Message
+from proctor.engine.queue import EpisodeQueue, Prefix
+from proctor.errors import PolicyError, PolicyHostError, ProctorError, RunError, StoreError
+from proctor.stats.intervals import wilson
+from proctor.store.episodes import EpisodeTable
+from proctor.store.records import Attempt, EpisodeRecord
+
+TICK = 0.25
+POLITE_SECONDS = 3.0
+SHORT_EPISODE = 0.5
+"""Episodes shorter than this are handed out one ahead; longer ones not, so that the last are shared evenly."""
+HOPELESS = 12
+"""Failed attempts after which a run that has not ended a single episode is given up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a coordinator is to do; everything in it is settled."""
+
+    plan: Sequence[Episode]
+    pending: Sequence[Episode]
+    workers: int
+    recipe: WorkerRecipe
+    eval: RunSettings
+    limits: LimitSettings
+    max_open_tasks: int
+    video_path: Callable[[Episode], Path | None]
+    host_recipe: HostRecipe | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: complete, stopped by a signal, or by an error."""
+
+    stopped_by: signal.Signals | None = None
+    error: ProctorError | None = None
+    startup: float = 0.0
+
+
+class Coordinator:
+    """Runs the pending episodes of a plan and stores each the moment it ends."""
+
+    def __init__(
+        self,
+        job: Job,
+        table: EpisodeTable,
+        watchers: Sequence[Watcher],
+        interrupts: Interrupts,
+        bell: int,
+        host: Host | None,
+    ) -> None:
+        self._job, self._table, self._watchers, self._interrupts = job, table, watchers, interrupts
+        self._bell, self._host = bell, host
+        self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
+        self._prefix = Prefix(job.plan)
+        self._workers: dict[int, Worker] = {}
+        self._next_number = 0
+        self._failures: Counter[EpisodeKey] = Counter()
+        self._host_losses: Counter[EpisodeKey] = Counter()
+        self._host_deaths = 0
+        self._host_verdict: str | None = None
+        self._records: list[EpisodeRecord] = []
+        self._attempts: list[Attempt] = []
+        self._error: ProctorError | None = None
+        self._stop_deadline: float | None = None
+        self._totals = _Totals(startup=host.startup if host is not None else 0.0)
+        self._selector = selectors.DefaultSelector()
+
+    def serve_live(self, host: HostThread) -> None:
+        """Use a live policy of this process, which blames this coordinator when it fails."""
+        self._host = host
+
+    def blame(self, error: PolicyError) -> None:
+        """Take a live policy's error from its thread; the loop sees it at its next turn."""
+        self._error = self._error or error
+        self._interrupts.wake()
+
+    def run(self) -> Ending:
+        """Run to the end, whatever that is, and leave no child behind."""
+        for record in self._table.records():
+            self._note_ended(record)
+        self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
+        if isinstance(self._host, HostProcess):
+            self._watch_host(self._host)
+        try:
+            while True:
+                # Hand out before committing: a worker must not wait for the disk.
+                self._fill()
+                self._flush()
+                if self._is_over():
+                    break
+                for key, _ in self._selector.select(TICK):
+                    key.data()
+                self._watch_the_clock()
+                self._show()
+            for worker in list(self._workers.values()):
+                self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
+            self._flush()
+            self._show(force=True)
+        finally:
+            self._shut_down()
+        return Ending(
+            self._interrupts.first if self._stop_deadline is not None else None,
+            self._error,
+            self._totals.startup,
+        )
+
+    # Handing out.
+
+    def _fill(self) -> None:
+        if self._error is not None or self._stop_deadline is not None:
+            return
+        for worker in self._workers.values():
+            if not worker.assigned:
+                self._assign(worker)
+        while len(self._workers) < self._job.workers and self._start_worker():
+            pass
+        if self._totals.mean_episode() < SHORT_EPISODE:
+            for worker in self._workers.values():
+                if len(worker.assigned) == 1 and len(self._queue) > self._job.workers:
+                    self._assign(worker)
+
+    def _assign(self, worker: Worker) -> bool:
+        limit = self._job.eval.recycle_after
+        if worker.retiring:
+            return False
+        if limit and worker.finished + len(worker.assigned) >= limit:
+            if not worker.assigned:
+                worker.retire()
+            return False
+        episode = self._queue.take(worker.held_task)
+        if episode is None:
+            return False
+        worker.give(episode, self._job.video_path(episode))
+        return True
+
+    def _start_worker(self) -> bool:
+        episode = self._queue.take(None)
+        if episode is None:
+            return False
+        generation = self._host.generation if self._host is not None else 0
+        worker = Worker(self._next_number, self._job.recipe, self._bell, generation)
+        self._next_number += 1
+        self._workers[worker.number] = worker
+        if self._host is not None:
+            self._host.attach(worker.number, worker.slot)
+        self._selector.register(worker.child.channel, selectors.EVENT_READ, lambda: self._on_messages(worker))
+        self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_death(worker))
+        worker.give(episode, self._job.video_path(episode))
+        return True
+
+    # What workers say.
+
+    def _on_messages(self, worker: Worker) -> None:
+        if worker.number not in self._workers:
+            return
+        before = worker.finished
+        for message in worker.child.channel.receive_all():
+            self._on_message(worker, message)
+        if self._stop_deadline is not None and worker.finished > before:
+            self._dismiss(worker)  # it has read its next order already, and nobody will wait for that
+
+    def _on_message(self, worker: Worker, message: Message) -> None:
+        match message["type"]:
+            case "ready":
+                self._totals.startup += message["startup"]
+            case "done":
+                self._on_done(worker, EpisodeRecord(**message["record"]))
+            case "simulator_error":
+                worker.verdict = message["reason"]
+            case "host_lost":
+                self._on_host_lost(worker)
+            case "policy_error":
+                self._error = self._error or PolicyError(message["message"])
+            case "video_error":
+                self._error = self._error or StoreError(
+                    f"{message['message']}. Free some space, then run the same command again: "
+                    "finished episodes are kept."
+                )
+            case "closed":
+                # Whoever hangs up without dying is of no use; its pidfd tells the rest.
+                self._unwatch(worker.child.channel)
+                worker.child.kill()
+
+    def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
+        episode = worker.assigned.popleft()
+        worker.finished += 1
+        self._queue.ended(episode)
+        video = self._job.video_path(episode)
+        tries = 1 + self._failures[episode.key] + self._host_losses[episode.key]
+        self._end_episode(replace(record, attempts=tries, video_path=self._stored_path(video)))
+        self._host_deaths = 0
+
+    def _stored_path(self, video: Path | None) -> str | None:
+        # Relative, so that a run directory can be moved.
+        return None if video is None else str(Path(*video.parts[-3:]))
+
+    def _on_host_lost(self, worker: Worker) -> None:
+        episode = worker.assigned.popleft()
+        self._queue.ended(episode)
+        self._queue.put_back(episode)
+        self._host_losses[episode.key] += 1
+        number = self._host_losses[episode.key]
+        self._attempts.append(Attempt(episode.key, number, "the policy's host died", worker.number))
+        if number >= self._job.eval.max_attempts:
+            self._error = self._error or PolicyHostError(
+                f"the policy's process died {number} times during {episode} (see {self._host_log()}). "
+                "The same command goes on from here."
+            )
+
+    def _on_death(self, worker: Worker) -> None:
+        if worker.number not in self._workers:
+            return
+        self._on_messages(worker)  # what it said before it died still counts
+        self._forget(worker)
+        reason = worker.bury()
+        for place, episode in enumerate(worker.assigned):
+            self._queue.ended(episode)
+            if place == 0 and self._stop_deadline is None:
+                self._fail(episode, reason, worker.number)
+            else:
+                self._queue.put_back(episode)
+
+    def _fail(self, episode: Episode, reason: str, worker: int) -> None:
+        self._failures[episode.key] += 1
+        tries = self._failures[episode.key]
+        self._attempts.append(Attempt(episode.key, tries, reason, worker))
+        if tries >= self._job.eval.max_attempts:
+            self._tell(f"{episode}: given up after {tries} attempts: {reason}")
+            self._end_episode(EpisodeRecord.failed(episode, tries, reason))
+        else:
+            self._tell(
+                f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, trying again: {reason}"
+            )
+            self._queue.put_back(episode)
+        if not self._totals.finished and self._failures.total() >= HOPELESS:
+            self._error = self._error or RunError(
+                f"{HOPELESS} attempts failed and not one episode ended. The last reason: {reason}"
+            )
+
+    def _dismiss(self, worker: Worker) -> None:
+        self._forget(worker)
+        worker.child.kill()
+        worker.child.reap()
+        for episode in worker.assigned:
+            self._queue.ended(episode)
+
+    def _forget(self, worker: Worker) -> None:
+        del self._workers[worker.number]
+        self._unwatch(worker.child.channel, worker.child.pidfd)
+        self._totals.steps_of_the_gone += worker.slot.counted()[0]
+        if self._host is not None:
+            self._host.detach(worker.number)
+
+    def _unwatch(self, *sources: Channel | int) -> None:
+        for source in sources:
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+
+    # The host.
+
+    def _watch_host(self, host: HostProcess) -> None:
+        self._selector.register(host.child.channel, selectors.EVENT_READ, lambda: self._on_host_messages(host))
+        self._selector.register(host.child.pidfd, selectors.EVENT_READ, lambda: self._on_host_death(host))
+
+    def _on_host_messages(self, host: HostProcess) -> None:
+        if host is not self._host:
+            return
+        for message in host.child.channel.receive_all():
+            if message["type"] in ("policy_error", "load_error"):
+                self._error = self._error or PolicyError(message["message"])
+            elif message["type"] == "ready":
+                self._totals.startup += message["startup"]
+            elif message["type"] == "closed":
+                self._unwatch(host.child.channel)
+                host.child.kill()
+
+    def _on_host_death(self, host: HostProcess) -> None:
+        self._on_host_messages(host)  # its last words may say whose fault it was
+        self._unwatch(host.child.channel, host.child.pidfd)
+        ending = f"the policy's process {describe_exit(host.child.reap())}"
+        ending, self._host_verdict = self._host_verdict or ending, None
+        self._host_deaths += 1
+        if self._error is not None:
+            return
+        if self._host_deaths >= self._job.eval.max_attempts:
+            self._error = PolicyHostError(
+                f"{ending}, {self._host_deaths} times without an episode ending in between "
+                f"(see {self._host_log()}). The same command goes on from here."
+            )
+            return
+        self._tell(f"{ending}: starting it again, its episodes with it")
+        assert self._job.host_recipe is not None
+        self._host = HostProcess(self._job.host_recipe, self._bell, host.generation + 1)
+        self._watch_host(self._host)
+        for worker in self._workers.values():
+            self._host.attach(worker.number, worker.slot)
+            worker.slot.announce(self._host.generation)
+
+    def _host_log(self) -> str:
+        return str(self._job.host_recipe.log) if self._job.host_recipe is not None else "the log"
+
+    # Signals and time.
+
+    def _on_signal(self) -> None:
+        self._interrupts.drain()
+        if self._interrupts.count and self._stop_deadline is None:
+            grace = self._job.eval.stop_grace
+            self._stop_deadline = time.monotonic() + grace
+            busy = sum(bool(worker.assigned) for worker in self._workers.values())
+            self._tell(
+                f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
+            )
+
+    def _watch_the_clock(self) -> None:
+        for worker in list(self._workers.values()):
+            worker.kill_if_overdue(self._job.limits)
+        if isinstance(self._host, HostProcess) and self._host_verdict is None:
+            reason = self._host.overdue(self._job.limits)
+            if reason is not None:
+                self._host_verdict = f"the policy hangs: {reason}"
+                self._host.child.kill()
+
+    def _is_over(self) -> bool:
+        if self._error is not None:
+            return True
+        in_flight = any(worker.assigned for worker in self._workers.values())
+        if self._stop_deadline is not None:
+            late = time.monotonic() >= self._stop_deadline
+            return not in_flight or late or self._interrupts.count > 1
+        return not in_flight and not len(self._queue)
+
+    # Results.
+
+    def _end_episode(self, record: EpisodeRecord) -> None:
+        self._records.append(record)
+        self._totals.add(record)
+
+    def _note_ended(self, record: EpisodeRecord) -> None:
+        self._totals.ended.add(record.key)
+        if record.status == "error":
+            self._totals.errors.add(record.key)
+        else:
+            self._totals.errors.discard(record.key)
+        self._prefix.add(record.key, record.success)
+
+    def _flush(self) -> None:
+        """Make durable what has ended since the last turn, all in one commit; only then tell of it."""
+        if not self._records and not self._attempts:
+            return
+        records, attempts = self._records, self._attempts
+        self._records, self._attempts = [], []
+        self._table.write(records, attempts)
+        for record in records:
+            self._note_ended(record)
+            for watcher in self._watchers:
+                watcher.episode(record)
+
+    def _show(self, force: bool = False) -> None:
+        moment = time.monotonic()
+        if not force and moment - self._totals.shown < TICK:
+            return
+        self._totals.shown = moment
+        progress = Progress(
+            ended=len(self._totals.ended),
+            total=len(self._job.plan),
+            errors=len(self._totals.errors),
+            prefix=wilson(self._prefix.successes, self._prefix.finished),
+            steps=self._totals.steps_of_the_gone + sum(w.slot.counted()[0] for w in self._workers.values()),
+            seconds=moment - self._totals.began,
+            busy=sum(bool(worker.assigned) for worker in self._workers.values()),
+            workers=self._job.workers,
+            episodes_here=self._totals.finished,
+        )
+        for watcher in self._watchers:
+            watcher.progress(progress)
+
+    def _tell(self, message: str) -> None:
+        for watcher in self._watchers:
+            watcher.note(message)
+
+    # The end.
+
+    def _shut_down(self) -> None:
+        """End every child: politely if all is done, at once otherwise."""
+        workers = list(self._workers.values())
+        complete = self._error is None and self._stop_deadline is None
+        for worker in workers:
+            if complete and not worker.assigned:
+                worker.child.ask_to_stop()
+            else:
+                worker.child.kill()
+        deadline = time.monotonic() + POLITE_SECONDS
+        for worker in workers:
+            worker.child.reap(max(0.01, deadline - time.monotonic()))
+        self._workers.clear()
+        if self._host is not None:
+            self._host.stop(POLITE_SECONDS if complete else 0.0)
+        self._selector.close()
+
+
+class _Totals:
+    """Sums over the run so far."""
+
+    def __init__(self, startup: float) -> None:
+        self.startup = startup
+        self.began = time.monotonic()
+        self.shown = 0.0
+        self.ended: set[EpisodeKey] = set()
+        self.errors: set[EpisodeKey] = set()
+        self.finished = 0
+        self.steps_of_the_gone = 0
+        self._seconds = 0.0
+
+    def add(self, record: EpisodeRecord) -> None:
+        self.finished += record.status == "finished"
+        self._seconds += record.seconds
+
+    def mean_episode(self) -> float:
+        """Seconds of an episode so far; long, as long as nothing is known."""
+        return self._seconds / self.finished if self.finished else SHORT_EPISODE

@@ -1,0 +1,108 @@
+"""The workers of a run, as the coordinator sees them: who is alive, and who has which episode."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.benchmarks.protocol import Episode
+from proctor.config.settings import LimitSettings
+from proctor.engine.child import Child, describe_exit
+from proctor.engine.messages import ChannelClosed
+from proctor.engine.queue import TaskKey, task_key
+from proctor.engine.transport import Phase, Slot, now
+from proctor.engine.watchdog import overdue
+from proctor.engine.worker import WorkerBoot
+
+WORKER_ENV = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""One worker, one core: threads of many workers would only fight, and could change a result."""
+
+
+@dataclass(frozen=True)
+class WorkerRecipe:
+    """All that is needed to start a worker, and to start it again."""
+
+    benchmark: str
+    env: dict[str, Any]
+    policy_spec: dict[str, Any]
+    logs: Path
+    environment: Mapping[str, str]
+    policy: str | None = None
+    policy_settings: dict[str, Any] | None = None
+    video_fps: int = 30
+
+
+class Worker:
+    """One worker process: its slot, and the episodes it was given (the first is the one it runs)."""
+
+    def __init__(self, number: int, recipe: WorkerRecipe, host_bell: int, generation: int) -> None:
+        self.number = number
+        self.slot = Slot.create()
+        self.slot.announce(generation)
+        self.slot.phase.write(Phase.START, now())
+        self.assigned: deque[Episode] = deque()
+        self.finished = 0
+        self.verdict: str | None = None
+        self.retiring = False
+        self._last_task: TaskKey | None = None
+        boot = WorkerBoot(
+            benchmark=recipe.benchmark,
+            env=recipe.env,
+            policy_spec=recipe.policy_spec,
+            spawned=now(),
+            generation=generation,
+            policy=recipe.policy,
+            policy_settings=recipe.policy_settings,
+            video_fps=recipe.video_fps,
+        )
+        self.child = Child(
+            "worker",
+            asdict(boot),
+            [*self.slot.descriptors, host_bell],
+            log=recipe.logs / f"worker-{number}.log",
+            env={**WORKER_ENV, **recipe.environment},
+        )
+
+    @property
+    def held_task(self) -> TaskKey | None:
+        """The task whose simulator the worker has, or will have when it gets to its last order."""
+        return self._last_task
+
+    def give(self, episode: Episode, video: Path | None) -> None:
+        """Order an episode; a worker reads its next order when it has ended the one before."""
+        self.assigned.append(episode)
+        self._last_task = task_key(episode)
+        try:
+            self.child.channel.send(
+                {"type": "episode", "episode": episode.to_wire(), "video": str(video) if video else None}
+            )
+        except ChannelClosed:
+            pass  # it died; its pidfd tells, and the episode goes to another
+
+    def retire(self) -> None:
+        """Let it end after what it was given."""
+        self.retiring = True
+        self.child.ask_to_stop()
+
+    def kill_if_overdue(self, limits: LimitSettings) -> None:
+        """End a worker whose phase exceeds its limit; its death is handled like any other."""
+        if self.verdict is None:
+            self.verdict = overdue(*self.slot.phase.read(), now(), limits)
+            if self.verdict is not None:
+                self.child.kill()
+
+    def bury(self) -> str:
+        """Collect the dead process; returns why it died, in words."""
+        phase, _ = self.slot.phase.read()
+        ending = describe_exit(self.child.reap())
+        if self.verdict is not None:
+            return self.verdict
+        words = self.child.last_words()
+        return f"the worker {ending} during {phase.name.lower()}" + (f": {words}" if words else "")

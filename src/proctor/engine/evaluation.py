@@ -1,0 +1,327 @@
+"""An evaluation from settings to result: settle everything, run, write the result."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import proctor
+from proctor.benchmarks.gl import Renderer, find_renderer
+from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.config.registry import benchmark_path, load_object, policy_path
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
+from proctor.engine.coordinator import Coordinator, Ending, Job
+from proctor.engine.cores import usable_cores, worker_count
+from proctor.engine.crew import WorkerRecipe
+from proctor.engine.events import RunStart, Watcher
+from proctor.engine.hosts import Host, HostProcess, HostRecipe, HostThread, Interrupted
+from proctor.engine.inline import run_inline
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.plan import make_plan
+from proctor.engine.rollout import View
+from proctor.engine.seat import check_fit
+from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.policies.protocol import Policy, PolicySpec
+from proctor.store.atomic import write_json
+from proctor.store.episodes import EpisodeTable
+from proctor.store.eval_info import build_eval_info
+from proctor.store.filesystem import prepare_directory
+from proctor.store.identity import Identity, cpu_kind, identity_fields, installed_versions
+from proctor.store.lock import RunLock
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import RunDirectory, default_directory, open_run
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
+
+    directory: Path
+    plan: Sequence[Episode]
+    records: Sequence[EpisodeRecord]
+    info: dict[str, Any]
+    stopped_by: signal.Signals | None = None
+    error: ProctorError | None = None
+
+
+class Evaluator:
+    """Runs one evaluation.
+
+    Args:
+        settings: all settings, validated.
+        watchers: who is told of progress.
+        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
+    """
+
+    def __init__(
+        self, settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
+    ) -> None:
+        self._settings, self._watchers, self._live = settings, watchers, live_policy
+        self._benchmark_path = benchmark_path(settings.env.type)
+        benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
+        self._benchmark = benchmark_class(settings.env)
+        self._plan = make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed)
+        self._benchmark.check_installed()
+        self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
+        job_name = settings.job_name or f"{settings.env.type}_{settings.policy.type}"
+        self._directory = RunDirectory((settings.output_dir or default_directory(job_name)).absolute())
+        self._videos = settings.eval.max_episodes_rendered
+
+    def run(self) -> Evaluation:
+        """Run what is missing and write the result. Raises `UsageError` before anything has started."""
+        self._directory.check_usable()
+        prepare_directory(self._directory.path, len(self._plan))
+        with ExitStack() as stack:
+            stack.enter_context(RunLock(self._directory.path))
+            self._directory.remove_leftovers()
+            interrupts = stack.enter_context(Interrupts())
+            bell = os.eventfd(0, os.EFD_CLOEXEC)
+            stack.callback(os.close, bell)
+            try:
+                policy, host, spec = self._prepare_policy(bell, interrupts)
+            except Interrupted:
+                return Evaluation(self._directory.path, self._plan, [], {}, interrupts.first)
+            try:
+                check_fit(spec, self._benchmark.spec)
+                renderer = self._choose_renderer(spec)
+                identity = self._identity(spec, renderer)
+                table = stack.enter_context(self._directory.table())
+                pending = open_run(table, identity, self._plan, self._directory.path)
+                self._directory.write_config(to_plain(self._settings))
+            except BaseException:
+                if host is not None:
+                    host.stop(0.0)
+                raise
+            workers = worker_count(self._settings.eval.batch_size, max(1, len(pending)), usable_cores())
+            session = table.begin_session(workers)
+            self._announce(table, workers, policy, host)
+            ending, failure = Ending(), None
+            try:
+                ending = self._execute(table, pending, workers, spec, policy, host, bell, interrupts, renderer)
+            except ProctorError as error:
+                failure = error
+            finally:
+                for watcher in self._watchers:
+                    watcher.ended()
+            return self._conclude(table, session, ending, failure, identity, interrupts)
+
+    def _prepare_policy(self, bell: int, interrupts: Interrupts) -> tuple[Policy | None, Host | None, PolicySpec]:
+        """Return the policy if it runs in this process, its host if it has one, and what it needs.
+
+        The host is started first of all: a policy that does not load or does not fit is refused before any
+        simulator starts. A light policy is cheap enough to be made here, only to be asked.
+        """
+        if self._live is not None:
+            return self._live, None, self._live.spec
+        policy_class: type[Policy] = load_object(self._policy_path)
+        inline = not self._settings.eval.use_async_envs
+        if policy_class.light or inline:
+            policy = policy_class.from_settings(self._settings.policy, self._benchmark.spec)
+            if inline or self._settings.policy.placement != "central":
+                return policy, None, policy.spec
+        host = HostProcess(self._host_recipe(), bell, generation=1)
+        try:
+            spec = host.wait_ready(self._settings.limits, interrupts)
+        except BaseException:
+            host.stop(0.0)
+            raise
+        if self._settings.policy.placement == "worker":
+            host.stop(1.0)
+            return None, None, spec
+        return None, host, spec
+
+    def _host_recipe(self) -> HostRecipe:
+        return HostRecipe(
+            policy=self._policy_path,
+            settings=to_plain(self._settings.policy),
+            benchmark=self._benchmark.spec.to_wire(),
+            log=self._directory.logs / "host.log",
+        )
+
+    def _choose_renderer(self, spec: PolicySpec) -> Renderer | None:
+        """Find a GL that works if anything will be drawn; without one, videos are left out."""
+        looks = View.of(spec, self._benchmark.spec).drawn
+        if not self._benchmark.uses_gl or not (looks or self._videos):
+            return None
+        try:
+            return find_renderer()
+        except NoPicturesError as error:
+            if looks:
+                raise
+            self._videos = 0
+            self._tell(f"no videos: {error}")
+            return None
+
+    def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
+        looks = View.of(spec, self._benchmark.spec).drawn
+        fingerprint = spec.fingerprint
+        if fingerprint is None:
+            # Nobody can tell whether it is the same policy next time: such a run is never resumed.
+            fingerprint = f"unknown, process {os.getpid()} object {id(self._live):x}"
+        return cast(
+            Identity,
+            to_plain(
+                {
+                    "env": identity_fields(self._settings.env),
+                    "tasks": [task.name for task in self._benchmark.tasks()],
+                    "prompts": [task.prompt for task in self._benchmark.tasks()],
+                    "seed": self._settings.seed,
+                    "policy": {
+                        "type": self._settings.policy.type,
+                        "fingerprint": fingerprint,
+                        "batch": spec.batch,
+                    },
+                    "renderer": renderer.name if renderer is not None and looks else None,
+                    "cpu": cpu_kind(),
+                    "versions": installed_versions(self._benchmark.distributions()),
+                }
+            ),
+        )
+
+    def _announce(self, table: EpisodeTable, workers: int, policy: Policy | None, host: Host | None) -> None:
+        if self._live is not None:
+            placement = "thread"
+        elif not self._settings.eval.use_async_envs:
+            placement = "inline"
+        else:
+            placement = "worker" if host is None else "central"
+        start = RunStart(
+            plan=self._plan,
+            already=table.records(),
+            workers=workers if self._settings.eval.use_async_envs else 1,
+            placement=placement,
+            policy=self._settings.policy.path or self._settings.policy.type,
+            benchmark=self._settings.env.type,
+            directory=self._directory.path,
+        )
+        for watcher in self._watchers:
+            watcher.started(start)
+
+    def _execute(
+        self,
+        table: EpisodeTable,
+        pending: Sequence[Episode],
+        workers: int,
+        spec: PolicySpec,
+        policy: Policy | None,
+        host: Host | None,
+        bell: int,
+        interrupts: Interrupts,
+        renderer: Renderer | None,
+    ) -> Ending:
+        s = self._settings
+        if not s.eval.use_async_envs:
+            assert policy is not None
+            if renderer is not None:
+                os.environ.update(renderer.env)  # before the simulator's first import
+            return run_inline(
+                self._plan,
+                pending,
+                self._benchmark,
+                policy,
+                s.eval,
+                table,
+                self._watchers,
+                interrupts,
+                self._video_path,
+            )
+        in_worker = host is None and self._live is None
+        recipe = WorkerRecipe(
+            benchmark=self._benchmark_path,
+            env=to_plain(s.env),
+            policy_spec=spec.to_wire(),
+            logs=self._directory.logs,
+            environment=renderer.env if renderer is not None else {},
+            policy=self._policy_path if in_worker else None,
+            policy_settings=to_plain(s.policy) if in_worker else None,
+            video_fps=s.eval.video_fps,
+        )
+        job = Job(
+            plan=self._plan,
+            pending=pending,
+            workers=workers,
+            recipe=recipe,
+            eval=s.eval,
+            limits=s.limits,
+            max_open_tasks=s.env.max_parallel_tasks,
+            video_path=self._video_path,
+            host_recipe=self._host_recipe() if isinstance(host, HostProcess) else None,
+        )
+        coordinator = Coordinator(job, table, self._watchers, interrupts, bell, host)
+        if self._live is not None:
+            coordinator.serve_live(
+                HostThread(self._live, self._benchmark.spec.action_size, bell, coordinator.blame)
+            )
+        return coordinator.run()
+
+    def _video_path(self, episode: Episode) -> Path | None:
+        if episode.index >= self._videos:
+            return None
+        return self._directory.path / self._directory.video(episode.task, episode.index)
+
+    def _conclude(
+        self,
+        table: EpisodeTable,
+        session: int,
+        ending: Ending,
+        failure: ProctorError | None,
+        identity: Identity,
+        interrupts: Interrupts,
+    ) -> Evaluation:
+        """Write the result, also of a run that was cut short."""
+        error = failure or ending.error
+        records: list[EpisodeRecord] = []
+        info: dict[str, Any] = {}
+        try:
+            table.end_session(session, ending.startup)
+            planned = {episode.key for episode in self._plan}
+            records = [record for record in table.records() if record.key in planned]
+            wall, startup = table.wall_and_startup()
+            info = build_eval_info(
+                self._benchmark.tasks(),
+                records,
+                directory=self._directory.path,
+                wall_seconds=wall,
+                startup_seconds=startup,
+                versions=self._versions(identity),
+                run={
+                    "complete": len(records) == len(self._plan),
+                    "n_planned": len(self._plan),
+                    "seed": self._settings.seed,
+                    "identity": identity,
+                },
+            )
+            write_json(self._directory.eval_info, info)
+            self._directory.remove_leftovers()
+        except ProctorError as problem:
+            error = error or problem
+        return Evaluation(self._directory.path, self._plan, records, info, ending.stopped_by, error)
+
+    def _versions(self, identity: Identity) -> dict[str, str]:
+        return {
+            "proctor": proctor.__version__,
+            "python": platform.python_version(),
+            **identity["versions"],
+            **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
+            "cpu": identity["cpu"],
+        }
+
+    def _tell(self, message: str) -> None:
+        for watcher in self._watchers:
+            watcher.note(message)
+
+
+def evaluate_settings(
+    settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
+) -> Evaluation:
+    """Run one evaluation from validated settings."""
+    if live_policy is not None and settings.policy.placement == "worker":
+        raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
+    return Evaluator(settings, watchers, live_policy).run()

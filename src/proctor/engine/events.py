@@ -1,0 +1,58 @@
+"""What a run tells whoever watches it. The engine knows no display; a display knows no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Episode
+from proctor.stats.intervals import Rate
+from proctor.store.records import EpisodeRecord
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """Known before the first episode."""
+
+    plan: Sequence[Episode]
+    already: Sequence[EpisodeRecord]
+    workers: int
+    placement: str
+    policy: str
+    benchmark: str
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A moment of a run."""
+
+    ended: int
+    total: int
+    errors: int
+    prefix: Rate
+    steps: int
+    seconds: float
+    busy: int
+    workers: int
+    episodes_here: int
+
+
+class Watcher:
+    """Base of everything that watches a run; each method may be left out."""
+
+    def started(self, start: RunStart) -> None:
+        """The plan is fixed and workers are about to start."""
+
+    def episode(self, record: EpisodeRecord) -> None:
+        """An episode ended and is durable."""
+
+    def progress(self, progress: Progress) -> None:
+        """Called a few times a second."""
+
+    def note(self, message: str) -> None:
+        """Something the user should read: a retry, a restart, a stop."""
+
+    def ended(self) -> None:
+        """Nothing more will come."""

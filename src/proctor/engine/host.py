@@ -1,0 +1,196 @@
+"""The host: holds the policy, once, and answers whatever episodes are waiting, from any task.
+
+No fixed wait, no barrier, no knowledge of tasks: a lane takes what is there, up to the policy's batch, runs
+one forward pass and answers. Several lanes are several threads (torch frees the GIL) around one copy of the
+weights; one lane at a time collects, the others compute.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
+from proctor.config.registry import load_object
+from proctor.engine.messages import Channel, ChannelClosed, Message, clip
+from proctor.engine.seat import Seat, answer
+from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
+from proctor.errors import PolicyError, ProctorError
+from proctor.policies.protocol import Policy
+
+CELL_BYTES = 64
+HOST_MEMORY = 4096
+"""A host's shared memory: one phase cell for loading, then one per lane."""
+
+
+class PolicyServer:
+    """Serves one policy to any number of slots. It runs in a host process, or in threads of the caller's.
+
+    Args:
+        policy: the policy.
+        action_size: numbers in one action of the benchmark.
+        bell: the eventfd that workers ring.
+        generation: which incarnation of the host this is; requests to an earlier one are not for us.
+        blame: called once with the error if the policy fails; the server stops then.
+        cells: where each lane notes its phase, for the watchdog.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        action_size: int,
+        bell: int,
+        generation: int,
+        blame: Callable[[PolicyError], None],
+        cells: list[PhaseCell] | None = None,
+    ) -> None:
+        self._policy, self._action_size = policy, action_size
+        self._bell, self._generation, self._blame = bell, generation, blame
+        self._batch = policy.spec.batch
+        self._slots: dict[int, Slot] = {}
+        self._seats: dict[int, Seat] = {}
+        self._waiting: deque[int] = deque()
+        self._taken: set[int] = set()
+        self._news: deque[tuple[int, Slot | None]] = deque()
+        self._turn = threading.Lock()
+        self._stopped = False
+        self._lanes = [
+            threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
+            for number, cell in enumerate(cells or [None])
+        ]
+
+    def start(self) -> None:
+        """Start the lanes."""
+        for lane in self._lanes:
+            lane.start()
+
+    def attach(self, number: int, slot: Slot) -> None:
+        """Serve another worker's slot from now on."""
+        self._news.append((number, slot))
+        ring(self._bell)
+
+    def detach(self, number: int) -> None:
+        """Forget a worker that is gone, with its episode's memory."""
+        self._news.append((number, None))
+        ring(self._bell)
+
+    def stop(self) -> None:
+        """End the lanes; a forward pass in flight is waited for."""
+        self._stopped = True
+        ring(self._bell)
+        for lane in self._lanes:
+            lane.join()
+
+    def _serve(self, cell: PhaseCell | None) -> None:
+        while not self._stopped:
+            with self._turn:
+                numbers = self._collect()
+            if not numbers:
+                continue
+            if cell is not None:
+                cell.write(Phase.ACT, now())
+            try:
+                self._answer(numbers)
+            except Exception as error:
+                if not self._stopped:
+                    self._stopped = True
+                    self._blame(error if isinstance(error, PolicyError) else _host_fault(error))
+            if cell is not None:
+                cell.write(Phase.IDLE, now())
+        ring(self._bell)  # pass the end on to the next lane
+
+    def _collect(self) -> list[int]:
+        """Return up to a batch of slots that wait for an answer, first come first served."""
+        if not self._waiting:
+            os.eventfd_read(self._bell)
+        while self._news:
+            number, news = self._news.popleft()
+            if news is not None:
+                self._slots[number] = news
+                continue
+            self._slots.pop(number, None)  # the last reference frees the memory: a lane may still answer there
+            self._seats.pop(number, None)
+            self._taken.discard(number)
+        for number, slot in self._slots.items():
+            if number not in self._taken and slot.asked():
+                self._taken.add(number)
+                self._waiting.append(number)
+        return [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+
+    def _answer(self, numbers: list[int]) -> None:
+        seats: list[Seat] = []
+        windows: list[list[Observation]] = []
+        asking: list[tuple[int, Slot]] = []
+        for number in numbers:
+            slot = self._slots.get(number)
+            if slot is None:
+                continue  # its worker died between asking and now
+            header, window = slot.request()
+            if header["generation"] != self._generation:
+                self._taken.discard(number)
+                continue
+            if "episode" in header:
+                self._seats[number] = Seat(self._policy, Episode.from_wire(header["episode"]))
+            seats.append(self._seats[number])
+            windows.append(window)
+            asking.append((number, slot))
+        if not seats:
+            return
+        for (number, slot), chunk in zip(
+            asking, answer(self._policy, self._action_size, seats, windows), strict=True
+        ):
+            # Released first: the worker may ask again before this thread runs on.
+            self._taken.discard(number)
+            slot.answer(chunk)
+
+
+def _host_fault(error: Exception) -> PolicyError:
+    fault = PolicyError(f"the policy's host failed: {type(error).__name__}: {error}")
+    fault.__cause__ = error
+    return fault
+
+
+def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
+    """Be a host process: load the policy, say what it needs, serve until told to stop."""
+    bell, memory = descriptors
+    shared = mmap.mmap(memory, HOST_MEMORY)
+    loading = PhaseCell(shared)
+    loading.write(Phase.LOAD, now())
+    try:
+        benchmark = BenchmarkSpec.from_wire(boot["benchmark"])
+        policy_class: type[Policy] = load_object(boot["policy"])
+        policy = policy_class.from_settings(policy_class.Settings(**boot["settings"]), benchmark)
+        spec = policy.spec
+    except ProctorError as error:
+        channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
+        return
+    except Exception as error:
+        print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
+        channel.send({"type": "load_error", "message": f"{type(error).__name__}: {error}", "usage": False})
+        return
+    loading.write(Phase.IDLE, now())
+
+    def blame(error: PolicyError) -> None:
+        trace = "".join(traceback.format_exception(error))
+        print(trace, flush=True)  # noqa: T201 - goes to the host's log
+        channel.send({"type": "policy_error", "message": clip(str(error), 4000), "trace": clip(trace)})
+
+    cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(boot["lanes"])]
+    server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells)
+    server.start()
+    channel.send({"type": "ready", "spec": spec.to_wire(), "startup": now() - boot["spawned"]})
+    while True:
+        try:
+            order, fds = channel.receive()
+        except ChannelClosed:
+            return
+        if order["type"] == "stop":
+            return
+        if order["type"] == "attach":
+            server.attach(order["slot"], Slot(*fds))
+        else:
+            server.detach(order["slot"])

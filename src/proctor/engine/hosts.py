@@ -1,0 +1,151 @@
+"""The coordinator's handles on what serves the policy: a host process, or threads of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.config.settings import LimitSettings
+from proctor.engine.child import Child, describe_exit
+from proctor.engine.host import CELL_BYTES, HOST_MEMORY, PolicyServer
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.messages import ChannelClosed
+from proctor.engine.transport import PhaseCell, Slot, new_memory, now
+from proctor.engine.watchdog import overdue
+from proctor.errors import PolicyError, PolicyHostError, UsageError
+from proctor.policies.protocol import Policy, PolicySpec
+
+
+class Interrupted(Exception):
+    """The user asked to stop before the run had started."""
+
+
+@dataclass(frozen=True)
+class HostRecipe:
+    """All that is needed to start a host, and to start it again."""
+
+    policy: str
+    settings: dict[str, Any]
+    benchmark: dict[str, Any]
+    log: Path
+    lanes: int = 1
+    python: str | None = None
+
+
+HOST_ENV = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Lanes are single-threaded: a result must not depend on how many cores a matrix product was spread over."""
+
+
+class HostProcess:
+    """A policy host in a process of its own."""
+
+    def __init__(self, recipe: HostRecipe, bell: int, generation: int) -> None:
+        self.generation = generation
+        self.startup = 0.0
+        memory = new_memory("proctor-host", HOST_MEMORY)
+        self._shared = mmap.mmap(memory, HOST_MEMORY)
+        self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + recipe.lanes)]
+        boot = {
+            "policy": recipe.policy,
+            "settings": recipe.settings,
+            "benchmark": recipe.benchmark,
+            "lanes": recipe.lanes,
+            "generation": generation,
+            "spawned": now(),
+        }
+        self.child = Child("host", boot, [bell, memory], log=recipe.log, env=HOST_ENV, python=recipe.python)
+        os.close(memory)
+
+    def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
+        """Wait until the policy is loaded; returns what it needs.
+
+        Raises:
+            UsageError: the policy cannot be loaded, and why.
+            PolicyHostError: the process died or hung while loading.
+        """
+        sources: list[Any] = [self.child.channel, self.child.pidfd, interrupts]
+        while True:
+            ready, _, _ = select.select(sources, [], [], 0.5)
+            if interrupts.count:
+                raise Interrupted
+            if self.child.channel in ready:
+                with contextlib.suppress(ChannelClosed):
+                    message, _ = self.child.channel.receive()
+                    if message["type"] == "ready":
+                        self.startup = message["startup"]
+                        return PolicySpec.from_wire(message["spec"])
+                    problem = message["message"]
+                    if message["usage"]:
+                        raise UsageError(problem)
+                    raise UsageError(f"the policy could not be loaded: {problem} (more in {self.child.log})")
+            if self.child.pidfd in ready:
+                ending = describe_exit(self.child.reap())
+                words = self.child.last_words()
+                raise PolicyHostError(
+                    f"the policy's process {ending} while loading"
+                    + (f": {words}" if words else "")
+                    + f" (log: {self.child.log})"
+                )
+            reason = self.overdue(limits)
+            if reason is not None:
+                raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+
+    def attach(self, number: int, slot: Slot) -> None:
+        """Serve a worker."""
+        with contextlib.suppress(ChannelClosed):  # its death is noticed elsewhere
+            self.child.channel.send({"type": "attach", "slot": number}, slot.descriptors)
+
+    def detach(self, number: int) -> None:
+        """Forget a worker."""
+        with contextlib.suppress(ChannelClosed):
+            self.child.channel.send({"type": "detach", "slot": number})
+
+    def overdue(self, limits: LimitSettings) -> str | None:
+        """Return why the host counts as hung, or `None`."""
+        for cell in self._cells:
+            reason = overdue(*cell.read(), now(), limits)
+            if reason is not None:
+                return reason
+        return None
+
+    def stop(self, patience: float) -> None:
+        """Ask it to end; kill it if it does not."""
+        self.child.ask_to_stop()
+        self.child.reap(patience)
+
+
+class HostThread:
+    """A live policy object, served by a thread of the caller's own process."""
+
+    generation = 0
+    startup = 0.0
+    child = None
+
+    def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[PolicyError], None]) -> None:
+        self._server = PolicyServer(policy, action_size, bell, self.generation, blame)
+        self._server.start()
+
+    def attach(self, number: int, slot: Slot) -> None:
+        """Serve a worker."""
+        self._server.attach(number, slot)
+
+    def detach(self, number: int) -> None:
+        """Forget a worker."""
+        self._server.detach(number)
+
+    def overdue(self, limits: LimitSettings) -> str | None:
+        """A thread cannot be replaced, so it has no limit."""
+        return None
+
+    def stop(self, patience: float) -> None:
+        """End the lanes."""
+        self._server.stop()
+
+
+Host = HostProcess | HostThread

@@ -1,0 +1,56 @@
+"""Ctrl-C and SIGTERM as something to read, instead of an exception in the middle of a commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupts:
+    """Counts the stop signals while it is entered; `fileno` becomes readable with each.
+
+    Outside the main thread Python allows no handlers; then nothing is caught and the caller's rules hold.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: signal.Signals | None = None
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """Return the descriptor that tells of a signal."""
+        return self._read
+
+    def drain(self) -> None:
+        """Make `fileno` quiet again."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 64)
+
+    def wake(self) -> None:
+        """Make `fileno` readable; any thread may call it."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b".")
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.first = self.first or signal.Signals(number)
+        self.wake()

@@ -1,0 +1,104 @@
+"""The control channel between the coordinator and a child: small msgpack messages over a socket pair.
+
+SEQPACKET keeps message boundaries and reports the other end's death as an empty message. Descriptors
+(a slot's memory and bell) travel beside a message.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import socket
+from typing import Any
+
+import msgpack
+
+Message = dict[str, Any]
+
+_LARGEST = 1 << 17
+_MOST_DESCRIPTORS = 8
+
+
+class ChannelClosed(Exception):
+    """The other end is gone."""
+
+
+class Channel:
+    """One end of a control channel."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """Return two connected ends."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(ours), cls(theirs)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self.socket.fileno()
+
+    def close(self) -> None:
+        """Close this end."""
+        self.socket.close()
+
+    def send(self, message: Message, descriptors: list[int] | None = None) -> None:
+        """Send one message. Raises `ChannelClosed` when nobody is there to read it."""
+        data: bytes = msgpack.packb(message)
+        if len(data) > _LARGEST:
+            raise ValueError(f"a control message of {len(data)} bytes; at most {_LARGEST} are sent")
+        beside = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
+            if descriptors
+            else []
+        )
+        try:
+            self.socket.sendmsg([data], beside)
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive(self) -> tuple[Message, list[int]]:
+        """Wait for one message and the descriptors beside it. Raises `ChannelClosed` at the end."""
+        space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+        try:
+            data, beside, _, _ = self.socket.recvmsg(_LARGEST, space, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise ChannelClosed from error
+        if not data:
+            raise ChannelClosed
+        descriptors = array.array("i")
+        for level, kind, content in beside:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+        message: Message = msgpack.unpackb(data)
+        return message, list(descriptors)
+
+    def receive_all(self) -> list[Message]:
+        """Return every message that is there already, without waiting; the end shows as `{"type": "closed"}`."""
+        messages: list[Message] = []
+        while True:
+            try:
+                data = self.socket.recv(_LARGEST, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return messages
+            except OSError:
+                data = b""
+            if not data:
+                return [*messages, {"type": "closed"}]
+            messages.append(msgpack.unpackb(data))
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Close descriptors that are no longer needed."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def clip(text: str, most: int = 8000) -> str:
+    """Return `text` short enough for a message, keeping its end, where tracebacks say what went wrong."""
+    return text if len(text) <= most else "[...]" + text[-most:]

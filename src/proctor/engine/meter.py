@@ -1,0 +1,64 @@
+"""Where the time goes: each phase is written to shared memory for the watchdog and summed for the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proctor.engine.transport import Phase, Slot, now
+
+_SPANS = {
+    Phase.BUILD: "build",
+    Phase.RESET: "reset",
+    Phase.STEP: "simulate",
+    Phase.DRAW: "draw",
+    Phase.WAIT: "wait",
+    Phase.ENCODE: "encode",
+}
+
+
+class Meter:
+    """Follows one worker through its phases. Entering a phase ends the one before."""
+
+    def __init__(self, slot: Slot | None = None) -> None:
+        self._slot = slot
+        self._phase, self._since = Phase.IDLE, now()
+        self._steps = self._draws = self._total_steps = self._total_draws = 0
+        self._seconds = dict.fromkeys(_SPANS, 0.0)
+
+    @property
+    def phase(self) -> Phase:
+        """What the worker is doing."""
+        return self._phase
+
+    def start_episode(self) -> None:
+        """Begin a new account; building the simulator belongs to the episode that needed it."""
+        self._seconds = dict.fromkeys(_SPANS, 0.0)
+        self._steps = self._draws = 0
+
+    def enter(self, phase: Phase) -> None:
+        """Note that `phase` begins now."""
+        moment = now()
+        if self._phase in self._seconds:
+            self._seconds[self._phase] += moment - self._since
+        self._phase, self._since = phase, moment
+        if self._slot is not None:
+            self._slot.phase.write(phase, moment)
+
+    def stepped(self) -> None:
+        """Count one step."""
+        self._steps += 1
+        self._total_steps += 1
+        if self._slot is not None and self._total_steps & 15 == 0:
+            self._slot.count(self._total_steps, self._total_draws)
+
+    def drew(self) -> None:
+        """Count one drawing that a policy looks at."""
+        self._draws += 1
+        self._total_draws += 1
+
+    def episode_totals(self) -> dict[str, Any]:
+        """Return what a record says about how its episode was run."""
+        if self._slot is not None:
+            self._slot.count(self._total_steps, self._total_draws)
+        timing = {span: self._seconds[phase] for phase, span in _SPANS.items()}
+        return {"seconds": sum(timing.values()), "looks": self._draws, "timing": timing}

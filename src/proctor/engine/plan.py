@@ -1,0 +1,24 @@
+"""The plan: config in, a fixed list of episodes out. Nothing is decided later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proctor.benchmarks.protocol import Episode, Task
+from proctor.errors import UsageError
+
+
+def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> list[Episode]:
+    """Return episode 0 of every task, then episode 1 of every task, and so on.
+
+    Episode i of every task runs with `seed + i`, as in LeRobot. Resuming and sharding are filters on this
+    list; any prefix of it is balanced over the tasks.
+    """
+    seen: set[tuple[str, int]] = set()
+    for task in tasks:
+        if (task.group, task.task_id) in seen:
+            raise UsageError(
+                f"--env.task names '{task.group}' twice. Name it once; use --eval.n_episodes for more."
+            )
+        seen.add((task.group, task.task_id))
+    return [Episode(task, index, seed + index) for index in range(n_episodes) for task in tasks]

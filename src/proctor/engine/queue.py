@@ -1,0 +1,101 @@
+"""The queue: which episode a worker runs next. It decides when, never what, an episode yields.
+
+Episodes near the head of the plan go first, so that the finished prefix grows. Inside a window a worker
+keeps its task, because switching means building another simulator. Beyond that no worker idles while
+episodes remain.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from proctor.benchmarks.protocol import Episode, EpisodeKey
+
+TaskKey = tuple[str, int]
+
+AFFINITY_ROUNDS = 8
+"""A worker may run ahead of the head of the plan by this many episodes of its task."""
+
+
+def task_key(episode: Episode) -> TaskKey:
+    """Return what a built simulator is good for."""
+    return (episode.task.group, episode.task.task_id)
+
+
+class EpisodeQueue:
+    """Episodes still to be handed out, by task.
+
+    Args:
+        plan: the whole plan, which gives every episode its place.
+        pending: the part of it that is to run.
+        max_open_tasks: how many tasks may be in flight at once; 0: no limit.
+    """
+
+    def __init__(self, plan: Sequence[Episode], pending: Iterable[Episode], max_open_tasks: int = 0) -> None:
+        self._place = {episode.key: place for place, episode in enumerate(plan)}
+        self._waiting: dict[TaskKey, list[tuple[int, Episode]]] = {}
+        for episode in pending:
+            self.put_back(episode)
+        self._window = AFFINITY_ROUNDS * max(1, len({task_key(episode) for episode in plan}))
+        self._max_open = max_open_tasks
+        self._in_flight: Counter[TaskKey] = Counter()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def put_back(self, episode: Episode) -> None:
+        """Add an episode at its place of the plan: a new one, or one whose attempt came to nothing."""
+        entry = (self._place[episode.key], episode)
+        insort(self._waiting.setdefault(task_key(episode), []), entry, key=lambda item: item[0])
+
+    def take(self, held: TaskKey | None) -> Episode | None:
+        """Return the next episode for a worker that has a simulator for `held`, or `None`: it must wait."""
+        heads = {key: entries[0][0] for key, entries in self._waiting.items() if entries and self._may_open(key)}
+        if not heads:
+            return None
+        limit = min(heads.values()) + self._window
+        if held in heads and heads[held] < limit:
+            return self._hand_out(held)
+        # A task that nobody works on keeps the simulators of the others in use.
+        return self._hand_out(min(heads, key=lambda key: (self._in_flight[key] > 0, heads[key])))
+
+    def ended(self, episode: Episode) -> None:
+        """Note that an episode which was handed out is no longer in flight, whatever came of it."""
+        self._in_flight[task_key(episode)] -= 1
+
+    def _hand_out(self, key: TaskKey) -> Episode:
+        _, episode = self._waiting[key].pop(0)
+        self._in_flight[key] += 1
+        return episode
+
+    def _may_open(self, key: TaskKey) -> bool:
+        if not self._max_open or self._in_flight[key] > 0:
+            return True
+        return sum(count > 0 for count in self._in_flight.values()) < self._max_open
+
+
+class Prefix:
+    """The finished prefix of the plan: the only fair sample while a run goes on.
+
+    Success ends an episode early, so the episodes that finish first are the successful ones. The prefix is
+    also the same for any number of workers.
+    """
+
+    def __init__(self, plan: Sequence[Episode]) -> None:
+        self._plan = plan
+        self._ended: dict[EpisodeKey, bool | None] = {}
+        self.length = 0
+        self.finished = 0
+        self.successes = 0
+
+    def add(self, key: EpisodeKey, success: bool | None) -> None:
+        """Note an ended episode; `None` means that it ended in an error."""
+        self._ended[key] = success
+        while self.length < len(self._plan) and self._plan[self.length].key in self._ended:
+            outcome = self._ended[self._plan[self.length].key]
+            self.length += 1
+            if outcome is not None:
+                self.finished += 1
+                self.successes += outcome

@@ -1,0 +1,185 @@
+"""One episode, from reset to end. The loop knows nothing of processes, batches, stores or videos' format."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator
+from proctor.engine.meter import Meter
+from proctor.engine.seat import Seat, answer, looked_at
+from proctor.engine.transport import Phase
+from proctor.engine.windows import Windows
+from proctor.errors import SimulatorError
+from proctor.policies.protocol import Policy, PolicySpec
+from proctor.store.records import EpisodeRecord
+
+
+class Actor(Protocol):
+    """Where a rollout gets its actions from."""
+
+    def begin(self, episode: Episode) -> None:
+        """Start an episode."""
+
+    def act(self, window: Sequence[Observation]) -> NDArray[Any]:
+        """Return the next chunk."""
+
+
+class FrameSink(Protocol):
+    """Takes the frames of an episode for people to watch."""
+
+    def wants(self, step: int) -> bool:
+        """Whether the state after `step` steps should be drawn; the last state always is."""
+
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Take one frame."""
+
+
+class LocalActor:
+    """A policy in this very process."""
+
+    def __init__(self, policy: Policy, action_size: int) -> None:
+        self._policy, self._action_size = policy, action_size
+
+    def begin(self, episode: Episode) -> None:
+        """Take a seat for the episode."""
+        self._seat = Seat(self._policy, episode)
+
+    def act(self, window: Sequence[Observation]) -> NDArray[Any]:
+        """Ask the policy directly."""
+        return answer(self._policy, self._action_size, [self._seat], [window])[0]
+
+
+@dataclass(frozen=True)
+class View:
+    """What the policy looks at, settled once for a run."""
+
+    keys: Look
+    drawn: bool
+    shapes: Mapping[str, tuple[tuple[int, ...], str]]
+    offsets: tuple[int, ...]
+    stride: int | None
+
+    @classmethod
+    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> View:
+        """Return the view of a policy on a benchmark."""
+        keys = looked_at(policy, benchmark)
+        features = {key: benchmark.every[key] for key in keys}
+        return cls(
+            keys=keys,
+            drawn=any(feature.drawn for feature in features.values()),
+            shapes={key: (feature.shape, feature.dtype) for key, feature in features.items()},
+            offsets=policy.observation_offsets,
+            stride=policy.action_steps,
+        )
+
+
+def run_episode(
+    simulator: Simulator,
+    episode: Episode,
+    actor: Actor,
+    view: View,
+    meter: Meter,
+    sink: FrameSink | None = None,
+) -> EpisodeRecord:
+    """Run one episode to its end and return its record.
+
+    The digest covers every observation the policy saw, every action executed and every reward: equal
+    digests mean bit-identical episodes.
+    """
+    digest = hashlib.sha256()
+    windows = Windows(view.offsets, view.stride)
+    rewards: list[float] = []
+    metrics: dict[str, float] = {}
+    success = ended = False
+    step = 0
+
+    meter.enter(Phase.RESET)
+    simulator.reset(episode, view.keys)
+    windows.add(0, _observe(simulator, view, meter, digest))
+    if sink is not None:
+        _film(simulator, sink, meter)
+    actor.begin(episode)
+    while not ended:
+        meter.enter(Phase.WAIT)
+        chunk = actor.act(windows.at(step))
+        next_ask = step + len(chunk)
+        for action in chunk:
+            look = view.keys if windows.needs(step + 1, next_ask) else NO_LOOK
+            meter.enter(Phase.STEP)
+            outcome = simulator.step(action, look)
+            step += 1
+            meter.stepped()
+            digest.update(np.ascontiguousarray(action).data)
+            _take(outcome, rewards, metrics)
+            success = success or bool(outcome.success)
+            ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
+            if look and not ended:
+                windows.add(step, _observe(simulator, view, meter, digest))
+            if sink is not None and (ended or sink.wants(step)):
+                _film(simulator, sink, meter)
+            if ended:
+                break
+    digest.update(np.asarray(rewards, np.float64).data)
+    digest.update(bytes([success]))
+    meter.enter(Phase.IDLE)
+    return EpisodeRecord(
+        task_group=episode.task.group,
+        task_id=episode.task.task_id,
+        task=episode.task.name,
+        episode_index=episode.index,
+        seed=episode.seed,
+        status="finished",
+        success=success,
+        sum_reward=math.fsum(rewards),
+        max_reward=max(rewards),
+        steps=step,
+        metrics=metrics,
+        digest=digest.hexdigest(),
+        **meter.episode_totals(),
+    )
+
+
+def _take(outcome: Outcome, rewards: list[float], metrics: dict[str, float]) -> None:
+    rewards.append(float(outcome.reward))
+    for name, value in outcome.metrics.items():
+        metrics[name] = float(value)  # the last step's value stands for the episode
+
+
+def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Observation:
+    if not view.keys:
+        return {}
+    if view.drawn:
+        meter.enter(Phase.DRAW)
+        meter.drew()
+    observation = simulator.observe()
+    for key in sorted(view.keys):
+        array = observation.get(key)
+        _check(key, array, view)
+        digest.update(np.ascontiguousarray(array).data)
+    return {key: observation[key] for key in view.keys}
+
+
+def _check(key: str, array: Any, view: View) -> None:
+    if not isinstance(array, np.ndarray):
+        raise SimulatorError(f"the simulator gave no array for '{key}'")
+    shape, dtype = view.shapes[key]
+    if array.shape != shape or array.dtype != dtype:
+        raise SimulatorError(
+            f"the simulator gave '{key}' as {array.dtype}{array.shape}, its benchmark says {dtype}{shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise SimulatorError(f"the simulator gave NaN or infinity in '{key}'")
+
+
+def _film(simulator: Simulator, sink: FrameSink, meter: Meter) -> None:
+    meter.enter(Phase.DRAW)
+    frame = simulator.render()
+    meter.enter(Phase.ENCODE)
+    sink.add(frame)

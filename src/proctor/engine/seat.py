@@ -1,0 +1,97 @@
+"""An episode's seat at the policy: its memory, its generator, and the checks on what it is answered.
+
+Every call of a policy goes through `answer`, wherever the policy runs: in the host, in a worker, in this
+process. So every placement gives the same bits and the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
+from proctor.engine.randomness import episode_generator
+from proctor.errors import PolicyError, UsageError
+from proctor.policies.protocol import Policy, PolicySpec
+
+
+class Seat:
+    """One episode as its policy sees it."""
+
+    __slots__ = ("episode", "generator", "memory", "step")
+
+    def __init__(self, policy: Policy, episode: Episode) -> None:
+        self.episode = episode
+        self.generator = episode_generator(episode)
+        self.step = 0
+        try:
+            self.memory = policy.begin(episode.task)
+        except Exception as error:
+            raise PolicyError(_blame(self, f"begin() raised {type(error).__name__}: {error}")) from error
+
+
+def answer(
+    policy: Policy, action_size: int, seats: Sequence[Seat], windows: Sequence[Sequence[Observation]]
+) -> list[NDArray[Any]]:
+    """Run one batch through the policy; returns a checked chunk per seat and moves the seats on."""
+    shown = [
+        tuple({**observation, "task": seat.episode.task.prompt} for observation in window)
+        for seat, window in zip(seats, windows, strict=True)
+    ]
+    try:
+        chunks, memories = policy.act(shown, [seat.memory for seat in seats], [seat.generator for seat in seats])
+    except Exception as error:
+        raise PolicyError(_blame(seats[0], f"raised {type(error).__name__}: {error}")) from error
+    if len(chunks) != len(seats) or len(memories) != len(seats):
+        raise PolicyError(
+            _blame(
+                seats[0],
+                f"returned {len(chunks)} chunks and {len(memories)} memories for {len(seats)} episodes",
+            )
+        )
+    checked = []
+    for seat, chunk, memory in zip(seats, chunks, memories, strict=True):
+        checked.append(_checked(seat, chunk, action_size))
+        seat.memory = memory
+        seat.step += len(checked[-1])
+    return checked
+
+
+def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
+    array = np.asarray(chunk)
+    if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != action_size:
+        raise PolicyError(
+            _blame(seat, f"returned actions of shape {array.shape}; a chunk has shape (steps, {action_size})")
+        )
+    if array.dtype.kind not in "fiu":
+        raise PolicyError(_blame(seat, f"returned actions of type {array.dtype}; numbers are needed"))
+    if not np.isfinite(array).all():
+        raise PolicyError(_blame(seat, "returned an action with NaN or infinity"))
+    return array
+
+
+def _blame(seat: Seat, what: str) -> str:
+    return f"the policy {what} (task {seat.episode.task.name}, episode {seat.episode.index}, step {seat.step})"
+
+
+def looked_at(spec: PolicySpec, benchmark: BenchmarkSpec) -> frozenset[str]:
+    """Return the observation keys that the policy looks at on this benchmark."""
+    return frozenset(benchmark.features if spec.observation_keys is None else spec.observation_keys)
+
+
+def check_fit(spec: PolicySpec, benchmark: BenchmarkSpec) -> None:
+    """Refuse a policy that cannot work on a benchmark, before any simulator starts."""
+    missing = sorted(looked_at(spec, benchmark) - benchmark.every.keys())
+    if missing:
+        raise UsageError(
+            f"the policy looks at {', '.join(missing)}, which {benchmark.name} does not give. "
+            f"It gives {', '.join(sorted(benchmark.features))} under these --env settings."
+        )
+    if spec.action_size is not None and spec.action_size != benchmark.action_size:
+        raise UsageError(
+            f"the policy returns actions of {spec.action_size} numbers, "
+            f"{benchmark.name} takes {benchmark.action_size}."
+        )

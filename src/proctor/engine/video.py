@@ -1,0 +1,90 @@
+"""Videos: H.264 that plays in a browser, encoded frame by frame while the episode runs.
+
+Memory stays bounded whatever the episode's length. The file gets its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class VideoError(Exception):
+    """A video could not be written: disk full, or the directory is gone."""
+
+
+class VideoSink:
+    """Writes one episode's frames to an mp4.
+
+    Args:
+        path: where the finished video goes.
+        step_rate: the simulator's steps a second.
+        most_fps: drawing every step is dear; only every k-th is drawn, so that at most this many frames
+            make a second of video, and it still plays in real time.
+    """
+
+    def __init__(self, path: Path, step_rate: int, most_fps: int) -> None:
+        self._path = path
+        self._partial = path.with_name(path.name + ".part")
+        self._stride = -(-step_rate // most_fps)
+        self._rate = Fraction(step_rate, self._stride)
+        self._container: Any = None
+        self._stream: Any = None
+
+    def wants(self, step: int) -> bool:
+        """Whether the state after `step` steps is drawn."""
+        return step % self._stride == 0
+
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        """Encode one frame."""
+        import av
+
+        try:
+            if self._container is None:
+                self._open(frame.shape[1], frame.shape[0])
+            image = av.VideoFrame.from_ndarray(_even(frame), format="rgb24")
+            for packet in self._stream.encode(image):
+                self._container.mux(packet)
+        except OSError as error:
+            raise VideoError(f"cannot write {self._path}: {error}") from error
+
+    def finish(self) -> None:
+        """Write the rest and give the file its name."""
+        try:
+            for packet in self._stream.encode():
+                self._container.mux(packet)
+            self._container.close()
+            self._partial.replace(self._path)
+        except OSError as error:
+            raise VideoError(f"cannot write {self._path}: {error}") from error
+
+    def abandon(self) -> None:
+        """Drop a half-written video."""
+        if self._container is not None:
+            try:
+                self._container.close()
+            except OSError:
+                pass  # the disk is full or gone; what matters is the removal below
+        self._partial.unlink(missing_ok=True)
+
+    def _open(self, width: int, height: int) -> None:
+        import av
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # faststart moves the index to the front, so that a browser plays before it has the whole file.
+        self._container = av.open(str(self._partial), "w", format="mp4", options={"movflags": "faststart"})
+        self._stream = self._container.add_stream("libx264", rate=self._rate)
+        self._stream.width, self._stream.height = width - width % 2, height - height % 2
+        self._stream.pix_fmt = "yuv420p"
+        # One thread: the worker's core is the only one it owns.
+        self._stream.codec_context.thread_count = 1
+        self._stream.options = {"crf": "23", "preset": "veryfast"}
+
+
+def _even(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    # H.264 with 4:2:0 colour needs even sides.
+    return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])

@@ -1,0 +1,149 @@
+"""A worker: one process, one simulator at a time, reused across episodes and tasks.
+
+It imports almost nothing before its first episode, so it starts in tenths of a second. It knows no store,
+no queue and no other worker; it is told episodes and reports records.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
+from proctor.config.registry import load_object
+from proctor.engine.messages import Channel, Message, clip
+from proctor.engine.meter import Meter
+from proctor.engine.rollout import Actor, LocalActor, View, run_episode
+from proctor.engine.transport import HostLost, Phase, Slot, now
+from proctor.engine.video import VideoError, VideoSink
+from proctor.errors import PolicyError
+from proctor.policies.protocol import Policy, PolicySpec
+from proctor.store.records import EpisodeRecord
+
+
+@dataclass(frozen=True)
+class WorkerBoot:
+    """What a worker is told at its start. Plain values: it crosses a process boundary."""
+
+    benchmark: str
+    env: dict[str, Any]
+    policy_spec: dict[str, Any]
+    spawned: float
+    generation: int
+    policy: str | None = None
+    policy_settings: dict[str, Any] | None = None
+    video_fps: int = 30
+
+
+class RemoteActor:
+    """A policy in the host process, reached through shared memory."""
+
+    def __init__(self, slot: Slot, host_bell: int) -> None:
+        self._slot, self._host_bell = slot, host_bell
+        self._first: dict[str, Any] = {}
+        self._generation = 0
+
+    def begin(self, episode: Episode) -> None:
+        """The host learns of the episode with its first question."""
+        self._first = {"episode": episode.to_wire()}
+        self._generation = self._slot.generation
+
+    def act(self, window: Sequence[Observation]) -> NDArray[Any]:
+        """Ask the host and wait."""
+        chunk = self._slot.ask(self._first, window, self._host_bell, self._generation)
+        self._first = {}
+        return chunk
+
+
+class Stage:
+    """Keeps the simulator of the last task, because the next episode is usually of the same one."""
+
+    def __init__(self, benchmark: Benchmark, meter: Meter) -> None:
+        self._benchmark, self._meter = benchmark, meter
+        self._simulator: Simulator | None = None
+        self._task: tuple[str, int] | None = None
+
+    def simulator_for(self, episode: Episode) -> Simulator:
+        """Return a simulator for the episode's task, building one if the last was for another."""
+        key = (episode.task.group, episode.task.task_id)
+        if self._simulator is None or self._task != key:
+            self._meter.enter(Phase.BUILD)
+            self.close()
+            self._simulator, self._task = self._benchmark.make_simulator(episode.task), key
+        return self._simulator
+
+    def close(self) -> None:
+        """Free the simulator. Two that draw in one process would give wrong images."""
+        if self._simulator is not None:
+            self._simulator.close()
+            self._simulator = None
+
+
+def play(
+    stage: Stage, episode: Episode, actor: Actor, view: View, meter: Meter, video: VideoSink | None
+) -> EpisodeRecord:
+    """Run one episode on a stage, with its video if one is wanted."""
+    meter.start_episode()
+    try:
+        record = run_episode(stage.simulator_for(episode), episode, actor, view, meter, video)
+        if video is not None:
+            video.finish()
+    except BaseException:
+        if video is not None:
+            video.abandon()
+        raise
+    return record
+
+
+def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
+    """Be a worker until told to stop, or until something broke that only a fresh process mends."""
+    settings = WorkerBoot(**boot)
+    memory, bell, host_bell = descriptors
+    slot = Slot(memory, bell)
+    meter = Meter(slot)
+    meter.enter(Phase.START)
+    benchmark_class: type[Benchmark] = load_object(settings.benchmark)
+    benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
+    view = View.of(PolicySpec.from_wire(settings.policy_spec), benchmark.spec)
+    actor = _actor(settings, benchmark.spec, slot, host_bell)
+    stage = Stage(benchmark, meter)
+    meter.enter(Phase.IDLE)
+    channel.send({"type": "ready", "startup": now() - settings.spawned})
+    while True:
+        order, _ = channel.receive()
+        if order["type"] == "stop":
+            stage.close()
+            return
+        episode = Episode.from_wire(order["episode"])
+        video = VideoSink(Path(order["video"]), benchmark.fps, settings.video_fps) if order["video"] else None
+        try:
+            record = play(stage, episode, actor, view, meter, video)
+        except HostLost:
+            channel.send({"type": "host_lost"})
+        except PolicyError as error:
+            channel.send({"type": "policy_error", "message": str(error), "trace": clip(traceback.format_exc())})
+        except VideoError as error:
+            channel.send({"type": "video_error", "message": str(error)})
+        except Exception as error:
+            # The simulator's state is unknown now: this process ends and another takes its place.
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+            reason = f"{meter.phase.name.lower()} raised {type(error).__name__}: {error}"
+            channel.send({"type": "simulator_error", "reason": clip(reason, 2000)})
+            return
+        else:
+            channel.send({"type": "done", "record": record.to_wire()})
+        finally:
+            meter.enter(Phase.IDLE)
+
+
+def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int) -> Actor:
+    if settings.policy is None:
+        return RemoteActor(slot, host_bell)
+    policy_class: type[Policy] = load_object(settings.policy)
+    policy = policy_class.from_settings(policy_class.Settings(**(settings.policy_settings or {})), spec)
+    return LocalActor(policy, spec.action_size)

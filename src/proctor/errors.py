@@ -1,0 +1,79 @@
+"""Every error a user of Proctor can meet, and the exit status it ends with.
+
+A message says what happened, to what, and what to do next, in one or two lines. A user's mistake is a
+`UsageError`; anything that ends a run which had started is a `RunError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_EPISODE_ERRORS = 3
+EXIT_SIGINT = 130
+EXIT_SIGTERM = 143
+
+
+class ProctorError(Exception):
+    """Base of every error that Proctor raises on purpose."""
+
+    exit_status = EXIT_FAILED
+
+
+class UsageError(ProctorError):
+    """A flag, value, task, file or environment that cannot work; raised before anything starts."""
+
+    exit_status = EXIT_USAGE
+
+
+class IdentityError(UsageError):
+    """The run directory holds a run that this command would not continue but change."""
+
+
+class RunLockedError(UsageError):
+    """Another process writes to the run directory."""
+
+
+class RunError(ProctorError):
+    """The run had to end. Every finished episode is kept; the same command goes on from there."""
+
+
+class StoreError(RunError):
+    """The run directory cannot be written any more: disk full, read-only, gone."""
+
+
+class PolicyError(RunError):
+    """The policy raised, or returned something that is no action. Trying again cannot help."""
+
+
+class PolicyHostError(RunError):
+    """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
+
+
+class SimulatorError(ProctorError):
+    """A simulator broke its contract: a NaN observation, a missing key, a wrong shape."""
+
+
+class NoPicturesError(UsageError):
+    """Drawing was asked for and no GL works here."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a mistyped `word` most likely meant.
+
+    >>> nearest("n_episode", ["n_episodes", "batch_size"])
+    'n_episodes'
+    >>> nearest("quux", ["n_episodes", "batch_size"]) is None
+    True
+    """
+    matches = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" with its leading space, or nothing when no name is near."""
+    match = nearest(word, known)
+    return f" Did you mean '{match}'?" if match else ""

@@ -1,0 +1,1 @@
+"""What can be evaluated: the Policy protocol and the policies that come with Proctor."""

@@ -1,0 +1,114 @@
+"""What a policy is: a pure function of a batch.
+
+Per episode one observation window, one explicit memory and one random generator go in; one chunk of
+actions and one new memory come out. There is no hidden state and no `reset()` on a shared object, so any
+number of episodes and tasks share one set of weights, and an episode's answer never depends on its
+neighbours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Observation, Task
+from proctor.config.settings import PolicySettings
+
+Window = tuple[Observation, ...]
+"""One observation per offset of the spec, oldest first. Before the start, the first one is repeated."""
+
+Memory = Any
+"""Whatever a policy carries from one call to the next within one episode; it never leaves its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """What a policy needs and does, declared before any simulator starts.
+
+    Attributes:
+        observation_keys: the keys it looks at; `None`: all that the benchmark's settings offer; empty: it
+            never looks, and nothing is ever drawn for it.
+        action_size: numbers in one action; `None`: whatever the benchmark takes.
+        observation_offsets: which steps a window holds, relative to now, ascending and ending with 0.
+        action_steps: the executed length of every chunk, where that is fixed. Knowing it, the engine
+            observes exactly the steps that lie in a window; otherwise it may have to observe a few more.
+        stochastic: whether it draws from its generators.
+        batch: how many rows may share one call; 1 wherever rows could influence each other's bits.
+        fingerprint: a hash of all that decides its behaviour; `None`: unknown, such a run cannot resume.
+    """
+
+    observation_keys: tuple[str, ...] | None = None
+    action_size: int | None = None
+    observation_offsets: tuple[int, ...] = (0,)
+    action_steps: int | None = None
+    stochastic: bool = False
+    batch: int = 1
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        offsets = tuple(self.observation_offsets)
+        if not offsets or offsets[-1] != 0 or list(offsets) != sorted(set(offsets)):
+            raise ValueError(f"observation_offsets must ascend and end with 0, for example (-1, 0); got {offsets}")
+        if self.batch < 1:
+            raise ValueError(f"batch must be at least 1, got {self.batch}")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that msgpack carries between processes."""
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> PolicySpec:
+        """Rebuild a spec from `to_wire`."""
+        keys = wire["observation_keys"]
+        return cls(
+            **{
+                **wire,
+                "observation_keys": None if keys is None else tuple(keys),
+                "observation_offsets": tuple(wire["observation_offsets"]),
+            }
+        )
+
+
+class Actions(NamedTuple):
+    """What `Policy.act` returns: per row, a chunk of shape (steps, action_size) and the new memory."""
+
+    chunks: Sequence[NDArray[Any]]
+    memories: Sequence[Memory]
+
+
+class Policy(ABC):
+    """The full protocol. `policies.python.PlainPolicy` adapts a bare `act(observation) -> action` to it."""
+
+    Settings: ClassVar[type[PolicySettings]] = PolicySettings
+    """The policy's own `--policy.*` flags: a frozen dataclass that extends `PolicySettings`."""
+
+    light: ClassVar[bool] = False
+    """Costs almost nothing to make and to call, so it may run inside every worker, without any crossing."""
+
+    @classmethod
+    def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> Policy:
+        """Build the policy in the process that will run it."""
+        return cls()
+
+    @property
+    @abstractmethod
+    def spec(self) -> PolicySpec:
+        """What it needs; constant over the object's life."""
+
+    def begin(self, task: Task) -> Memory:
+        """Return the memory of an episode of `task` that has not started yet."""
+        return None
+
+    @abstractmethod
+    def act(
+        self,
+        windows: Sequence[Window],
+        memories: Sequence[Memory],
+        generators: Sequence[np.random.Generator],
+    ) -> Actions:
+        """Answer at most `spec.batch` episodes; the executed length is the length of each chunk."""

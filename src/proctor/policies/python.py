@@ -1,0 +1,178 @@
+"""A user's own policy: `--policy.path=file.py:Name` or `module:Name`, or a live object in Python.
+
+It may be a full `Policy`, or anything with a plain `act(observation) -> action`, or a bare function. A plain
+one sees the newest observation as a dict and returns one action or a chunk of them. If its `act` takes a
+second argument, it gets the episode's random generator. If it has a `reset()`, it keeps state, so every
+episode gets a copy of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import importlib.util
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Task
+from proctor.config.registry import load_object
+from proctor.config.settings import PolicySettings
+from proctor.errors import UsageError
+from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonPolicySettings(PolicySettings):
+    """`--policy.*` of a Python policy."""
+
+    kwargs: Annotated[dict[str, Any], "arguments of its constructor: --policy.kwargs.name=value"] = field(
+        default_factory=dict
+    )
+
+
+class PlainPolicy(Policy):
+    """Adapts `act(observation) -> action` to the batch protocol."""
+
+    def __init__(self, plain: Any) -> None:
+        self._plain = plain
+        self._stateful = callable(getattr(plain, "reset", None))
+        self._takes_generator = _takes_two(_act_of(plain))
+
+    @property
+    def spec(self) -> PolicySpec:
+        """It looks at all that the benchmark's settings offer, whenever it is asked."""
+        declared = getattr(self._plain, "observation_keys", None)
+        return PolicySpec(
+            observation_keys=None if declared is None else tuple(declared),
+            stochastic=self._takes_generator,
+            fingerprint=getattr(self._plain, "fingerprint", None),
+        )
+
+    def begin(self, task: Task) -> Memory:
+        """Return this episode's own copy if the policy keeps state."""
+        if not self._stateful:
+            return None
+        own = copy.deepcopy(self._plain)
+        own.reset()
+        return own
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        """Ask for each episode in turn."""
+        chunks = []
+        for window, own, generator in zip(windows, memories, generators, strict=True):
+            function = _act_of(self._plain if own is None else own)
+            action = function(window[-1], generator) if self._takes_generator else function(window[-1])
+            array = _to_numpy(action)
+            chunks.append(array[None] if array.ndim == 1 else array)
+        return Actions(chunks, memories)
+
+
+class PythonPolicy(Policy):
+    """A policy loaded from the user's source, known by the hash of that source and its arguments."""
+
+    Settings = PythonPolicySettings
+
+    def __init__(self, inner: Policy, fingerprint: str) -> None:
+        own = inner.spec.fingerprint
+        self._spec = dataclasses.replace(
+            inner.spec, fingerprint=fingerprint if own is None else f"{fingerprint}:{own}"
+        )
+        self.begin = inner.begin  # type: ignore[method-assign]
+        self.act = inner.act  # type: ignore[method-assign]
+
+    @classmethod
+    def from_settings(cls, settings: PythonPolicySettings, benchmark: BenchmarkSpec) -> PythonPolicy:
+        """Load the source and build what it names."""
+        if not settings.path:
+            raise UsageError("--policy.type=python needs --policy.path=file.py:Name or module:Name.")
+        found = load_object(settings.path)
+        if inspect.isclass(found):
+            arguments = dict(settings.kwargs)
+            if "benchmark" in inspect.signature(found).parameters:
+                arguments.setdefault("benchmark", benchmark)
+            found = found(**arguments)
+        elif settings.kwargs:
+            raise UsageError(f"--policy.kwargs go to a class's constructor, and {settings.path} is not a class.")
+        return cls(as_policy(found, settings.path), _source_fingerprint(settings))
+
+    @property
+    def spec(self) -> PolicySpec:
+        """The inner policy's, with the source's fingerprint."""
+        return self._spec
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        """Replaced by the inner policy's own method at construction, so that no call pays for the wrapping."""
+        raise AssertionError("unreachable")
+
+
+def as_policy(found: Any, name: str) -> Policy:
+    """Return a live object as a policy, adapting a plain one."""
+    if isinstance(found, Policy):
+        return found
+    if all(hasattr(found, attribute) for attribute in ("spec", "begin", "act")):
+        full: Policy = found
+        return full
+    if callable(_act_of(found)):
+        return PlainPolicy(found)
+    raise UsageError(
+        f"{name} is no policy: it is neither a proctor.Policy nor callable, and has no act(observation)."
+    )
+
+
+def _act_of(plain: Any) -> Callable[..., Any]:
+    act: Callable[..., Any] = getattr(plain, "act", plain)
+    return act
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    return len(needed) == 2
+
+
+def _to_numpy(action: Any) -> np.ndarray[Any, Any]:
+    # A torch tensor may live on a GPU or need its gradient dropped; torch itself is never imported here.
+    if hasattr(action, "detach"):
+        action = action.detach().cpu().numpy()
+    return np.asarray(action)
+
+
+def _source_fingerprint(settings: PythonPolicySettings) -> str:
+    where = (settings.path or "").rpartition(":")[0]
+    if where.endswith(".py"):
+        source = Path(where).expanduser()
+    else:
+        spec = importlib.util.find_spec(where)
+        source = Path(spec.origin) if spec is not None and spec.origin else Path(where)
+    parts = [
+        settings.path or "",
+        json.dumps(settings.kwargs, sort_keys=True, default=str),
+        _file_hash(source),
+    ]
+    # A checkpoint given as an argument decides the behaviour as much as the source does.
+    parts += [_file_hash(Path(value)) for value in settings.kwargs.values() if isinstance(value, str)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,180 @@
+"""Progress while a run goes on: a live display on a terminal, plain lines elsewhere.
+
+Rates shown here come from the finished prefix of the plan. The episodes that happen to finish first are
+the quick, successful ones; their rate would flatter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from proctor.engine.events import Progress as RunProgress
+from proctor.engine.events import RunStart, Watcher
+from proctor.stats.intervals import Rate
+from proctor.store.records import EpisodeRecord
+
+_MOST_TASKS = 12
+_PLAIN_SECONDS = 5.0
+
+
+def make_display(console: Console, display: str) -> Watcher:
+    """Return the watcher that `--display` asks for."""
+    if display == "auto":
+        display = "live" if console.is_terminal else "plain"
+    return {"live": LiveDisplay, "plain": PlainDisplay}[display](console) if display != "none" else Watcher()
+
+
+def describe_start(start: RunStart) -> str:
+    """Return the line that opens a run."""
+    tasks = len({(episode.task.group, episode.task.task_id) for episode in start.plan})
+    resumed = f", {len(start.already)} ended before" if start.already else ""
+    where = {
+        "central": "in its own process",
+        "worker": "inside the workers",
+        "thread": "in this process",
+        "inline": "in this process, no workers",
+    }[start.placement]
+    return (
+        f"{start.benchmark}: {_count(len(start.plan), 'episode')} of {_count(tasks, 'task')}{resumed}; "
+        f"{_count(start.workers, 'worker')}; policy {start.policy} {where}"
+    )
+
+
+def describe_progress(progress: RunProgress) -> str:
+    """Return one line about a moment of a run."""
+    speed = progress.episodes_here / progress.seconds if progress.seconds else 0.0
+    left = (progress.total - progress.ended) / speed if speed else None
+    parts = [
+        f"{progress.ended}/{progress.total} episodes",
+        f"success {_prefix(progress.prefix)}",
+        f"{speed:.2f} episodes/s",
+        f"{progress.steps / progress.seconds if progress.seconds else 0:.0f} steps/s",
+        f"{progress.busy}/{progress.workers} workers busy",
+    ]
+    if progress.errors:
+        parts.append(f"{progress.errors} errors")
+    if left is not None and progress.ended < progress.total:
+        parts.append(f"{duration(left)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them.
+
+    >>> duration(75)
+    '1 min 15 s'
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _prefix(rate: Rate) -> str:
+    return f"{rate} of the first {rate.episodes}" if rate.episodes else "not known yet"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+class PlainDisplay(Watcher):
+    """A line every few seconds, for logs and batch jobs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = time.monotonic()
+
+    def started(self, start: RunStart) -> None:
+        """Print the opening line and where results go."""
+        self._print(describe_start(start))
+        self._print(f"results go to {start.directory}")
+
+    def progress(self, progress: RunProgress) -> None:
+        """Print a line if the last one is some seconds old, or if all is done."""
+        if time.monotonic() - self._last >= _PLAIN_SECONDS:
+            self._last = time.monotonic()
+            self._print(describe_progress(progress))
+
+    def note(self, message: str) -> None:
+        """Print a note."""
+        self._print(message)
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveDisplay(Watcher):
+    """Overall and per-task progress, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+            console=console,
+        )  # fmt: skip
+        self._overall = TaskID(0)
+        self._tasks: dict[tuple[str, int], TaskID] = {}
+        self._ended: Counter[tuple[str, int]] = Counter()
+        self._successes: Counter[tuple[str, int]] = Counter()
+        self._wanted: Counter[tuple[str, int]] = Counter()
+        self._names: dict[tuple[str, int], str] = {}
+        self._line = Text("starting", style="dim")
+        self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._draw)
+
+    def started(self, start: RunStart) -> None:
+        """Print the opening line and begin drawing."""
+        self._console.print(describe_start(start), markup=False, highlight=False)
+        self._overall = self._bars.add_task("all tasks", total=len(start.plan), rate="")
+        for episode in start.plan:
+            key = (episode.task.group, episode.task.task_id)
+            self._wanted[key] += 1
+            self._names[key] = episode.task.name
+        for record in start.already:
+            self.episode(record)
+        self._live.start()
+
+    def episode(self, record: EpisodeRecord) -> None:
+        """Move the bars on."""
+        key = record.key[:2]
+        self._ended[key] += 1
+        self._successes[key] += bool(record.success)
+        self._bars.update(self._overall, completed=sum(self._ended.values()))
+        if key not in self._tasks:
+            self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
+        self._bars.update(
+            self._tasks[key],
+            completed=self._ended[key],
+            rate=f"{self._successes[key]}/{self._ended[key]} succeeded",
+        )
+        self._make_room()
+
+    def _make_room(self) -> None:
+        # More tasks than lines: show the unfinished ones, and of those the furthest.
+        room = max(3, min(_MOST_TASKS, self._console.height - 6))
+        order = sorted(self._tasks, key=lambda key: (self._ended[key] >= self._wanted[key], -self._ended[key]))
+        for place, key in enumerate(order):
+            self._bars.update(self._tasks[key], visible=place < room)
+
+    def progress(self, progress: RunProgress) -> None:
+        """Change the line under the bars."""
+        self._line = Text(describe_progress(progress), style="dim")
+
+    def note(self, message: str) -> None:
+        """Print a note above the bars."""
+        self._console.print(Text(message, style="yellow"))
+
+    def ended(self) -> None:
+        """Clear the display; the summary follows."""
+        self._live.stop()
+
+    def _draw(self) -> Group:
+        return Group(self._bars, self._line)

@@ -1,0 +1,104 @@
+"""The result at the end of a run, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.engine.evaluation import Evaluation
+from proctor.report.live import duration
+from proctor.stats.intervals import Rate
+from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+
+
+def print_summary(console: Console, evaluation: Evaluation) -> None:
+    """Print the table, the errors, where the time went and where the results are."""
+    console.print(_table(evaluation))
+    for part in (*_errors(evaluation.records), *_time(evaluation)):
+        console.print(part)
+    videos = sum(record.video_path is not None for record in evaluation.records)
+    console.print(Text(f"results: {evaluation.directory / 'eval_info.json'}"), soft_wrap=True)
+    if videos:
+        console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
+
+
+def _table(evaluation: Evaluation) -> RenderableType:
+    table = Table(title_justify="left", header_style="bold")
+    table.add_column("task")
+    for heading in ("success", "k/n", "95 % interval", "errors", "steps to success"):
+        table.add_column(heading, justify="right")
+    tasks = list(dict.fromkeys(episode.task for episode in evaluation.plan))
+    groups = list(dict.fromkeys(task.group for task in tasks))
+    for group in groups:
+        members = [task for task in tasks if task.group == group]
+        for task in members:
+            rows = [r for r in evaluation.records if r.key[:2] == (group, task.task_id)]
+            table.add_row(task.name, *_cells(rows))
+        if len(members) > 1:
+            rows = [r for r in evaluation.records if r.task_group == group]
+            table.add_section()
+            table.add_row(f"group {group}", *_cells(rows), style="bold", end_section=True)
+    if len(groups) > 1 or len(tasks) == 1:
+        table.add_section()
+        table.add_row("all", *_cells(evaluation.records), style="bold")
+    return Group(table)
+
+
+def _cells(records: Sequence[EpisodeRecord]) -> list[str]:
+    rate = success_rate(records)
+    errors = sum(record.status == "error" for record in records)
+    steps = sorted(record.steps for record in records if record.success)
+    return [
+        "–" if rate.value is None else f"{100 * rate.value:.1f} %",
+        f"{rate.successes}/{rate.episodes}",
+        interval(rate),
+        str(errors) if errors else "",
+        str(steps[len(steps) // 2]) if steps else "",
+    ]
+
+
+def interval(rate: Rate) -> str:
+    """Return an interval in percent."""
+    return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.episodes else ""
+
+
+def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
+    failed = [record for record in records if record.status == "error"]
+    if not failed:
+        return []
+    lines = [
+        Text(
+            f"{len(failed)} episodes could not be run and are not counted. "
+            f"Success if they had failed: {rate_if_errors_failed(records)}",
+            style="yellow",
+        )
+    ]
+    lines += [Text(f"  {r.task} episode {r.episode_index}: {r.error}", style="yellow") for r in failed[:5]]
+    if len(failed) > 5:
+        lines.append(Text(f"  and {len(failed) - 5} more, in eval_info.json", style="yellow"))
+    return lines
+
+
+def _time(evaluation: Evaluation) -> list[Text]:
+    timing = evaluation.info.get("timing")
+    if not timing or not evaluation.records:
+        return []
+    spans = {
+        "simulate": timing["simulate_s"] + timing["reset_s"],
+        "draw": timing["draw_s"] + timing["encode_s"],
+        "wait for the policy": timing["wait_s"],
+        "start-up": timing["startup_s"] + timing["build_s"],
+    }
+    total = sum(spans.values()) or 1.0
+    shares = ", ".join(f"{name} {100 * seconds / total:.0f} %" for name, seconds in spans.items())
+    wall = timing["wall_s"]
+    return [
+        Text(
+            f"{len(evaluation.records)} episodes, {timing['steps']} steps in {duration(wall)}"
+            + (f" ({timing['steps'] / wall:.0f} steps/s)" if wall else "")
+            + f". Time: {shares}."
+        )
+    ]

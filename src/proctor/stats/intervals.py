@@ -1,0 +1,57 @@
+"""Confidence intervals for success rates. Pure functions; no simulator, no store."""
+
+from __future__ import annotations
+
+from math import sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+
+
+class Rate(NamedTuple):
+    """A success rate as k out of n, with its interval. `value` is `None` when nothing was observed."""
+
+    successes: int
+    episodes: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float | None:
+        """k / n."""
+        return self.successes / self.episodes if self.episodes else None
+
+    def __str__(self) -> str:
+        if not self.episodes:
+            return "0/0"
+        percent = 100 * self.successes / self.episodes
+        return f"{percent:.1f} % ({self.successes}/{self.episodes}, {100 * self.low:.1f}–{100 * self.high:.1f})"
+
+
+def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
+    """Return the rate with Wilson's score interval, which holds up for few episodes and for rates near 0 or 1.
+
+    >>> rate = wilson(8, 10)
+    >>> round(rate.low, 3), round(rate.high, 3)
+    (0.49, 0.943)
+    >>> wilson(0, 0)[2:]
+    (0.0, 1.0)
+    """
+    if not 0 <= successes <= episodes:
+        raise ValueError(f"successes must lie between 0 and episodes, got {successes} of {episodes}")
+    if episodes == 0:
+        return Rate(0, 0, 0.0, 1.0)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    p, z2 = successes / episodes, z * z
+    centre = p + z2 / (2 * episodes)
+    spread = z * sqrt(p * (1 - p) / episodes + z2 / (4 * episodes * episodes))
+    scale = 1 + z2 / episodes
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    # At the ends the formula gives exactly 0 or 1 up to rounding; say so exactly.
+    return Rate(
+        successes,
+        episodes,
+        0.0 if successes == 0 else max(0.0, low),
+        1.0 if successes == episodes else min(1.0, high),
+    )

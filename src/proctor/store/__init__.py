@@ -1,0 +1,1 @@
+"""What is kept of a run: directory, episode table, identity, eval_info.json."""

@@ -1,0 +1,196 @@
+"""The episode table: one SQLite file per run, one writer, durable the moment an episode ends."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.errors import StoreError
+from proctor.store.filesystem import is_network
+from proctor.store.records import Attempt, EpisodeRecord
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE episodes (
+    task_group TEXT NOT NULL, task_id INTEGER NOT NULL, task TEXT NOT NULL, episode_index INTEGER NOT NULL,
+    seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('finished', 'error')),
+    success INTEGER, sum_reward REAL, max_reward REAL, steps INTEGER NOT NULL, metrics TEXT NOT NULL,
+    attempts INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT, video_path TEXT, error TEXT,
+    looks INTEGER NOT NULL, timing TEXT NOT NULL, ended_at REAL NOT NULL,
+    PRIMARY KEY (task_group, task_id, episode_index)
+) WITHOUT ROWID;
+CREATE TABLE attempts (
+    task_group TEXT NOT NULL, task_id INTEGER NOT NULL, episode_index INTEGER NOT NULL,
+    number INTEGER NOT NULL, reason TEXT NOT NULL, worker INTEGER NOT NULL, ended_at REAL NOT NULL
+);
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY, started_at REAL NOT NULL, ended_at REAL, workers INTEGER, startup REAL
+);
+"""
+
+_JSON_COLUMNS = ("metrics", "timing")
+_COLUMNS = (
+    "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
+    "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error", "looks", "timing",
+)  # fmt: skip
+
+
+class EpisodeTable:
+    """Reads and writes `run.sqlite`. Opening an existing file checks its schema version."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _explained(path):
+            fresh = not path.exists() or path.stat().st_size == 0
+            # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
+            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
+            # WAL needs shared memory between processes, which network file systems do not give.
+            self._db.execute(f"PRAGMA journal_mode={'TRUNCATE' if is_network(path) else 'WAL'}")
+            self._db.execute("PRAGMA synchronous=FULL")
+            if fresh or not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                with self._transaction():
+                    for statement in _SCHEMA.split(";"):
+                        self._db.execute(statement)
+                    self._put_meta("schema_version", SCHEMA_VERSION)
+        version = self.meta("schema_version")
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
+                "Use the Proctor version that wrote it, or a new --output_dir."
+            )
+
+    def __enter__(self) -> EpisodeTable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def meta(self, key: str) -> Any:
+        """Return a stored value, or `None`."""
+        with _explained(self.path):
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Store a JSON value under `key`."""
+        with _explained(self.path), self._transaction():
+            self._put_meta(key, value)
+
+    def _put_meta(self, key: str, value: Any) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, sort_keys=True)))
+
+    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+        """Make results durable, all of them or none. A finished episode is never overwritten."""
+        now = time.time()
+        marks = ", ".join("?" * (len(_COLUMNS) + 1))
+        # An error may be tried again by a later session; a finished episode stays what it is.
+        upsert = (
+            f"INSERT INTO episodes ({', '.join(_COLUMNS)}, ended_at) VALUES ({marks}) "
+            "ON CONFLICT DO UPDATE SET "
+            + ", ".join(f"{column} = excluded.{column}" for column in (*_COLUMNS[4:], "ended_at"))
+            + " WHERE episodes.status = 'error'"
+        )
+        with _explained(self.path), self._transaction():
+            self._db.executemany(upsert, [(*_row(record), now) for record in records])
+            self._db.executemany(
+                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(*attempt.key, attempt.number, attempt.reason, attempt.worker, now) for attempt in attempts],
+            )
+
+    def records(self) -> list[EpisodeRecord]:
+        """Return every episode that ended, in no particular order."""
+        with _explained(self.path):
+            rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes").fetchall()
+        return [_record(row) for row in rows]
+
+    def finished_keys(self) -> set[EpisodeKey]:
+        """Return the episodes that need not run again: errors are tried anew."""
+        with _explained(self.path):
+            rows = self._db.execute(
+                "SELECT task_group, task_id, episode_index FROM episodes WHERE status = 'finished'"
+            ).fetchall()
+        return {EpisodeKey(*row) for row in rows}
+
+    def begin_session(self, workers: int) -> int:
+        """Note that a process starts working on this run; returns the session's id."""
+        with _explained(self.path):
+            cursor = self._db.execute(
+                "INSERT INTO sessions (started_at, workers) VALUES (?, ?)", (time.time(), workers)
+            )
+        return int(cursor.lastrowid or 0)
+
+    def end_session(self, session: int, startup: float) -> None:
+        """Note the end, and the seconds that its child processes took to start."""
+        with _explained(self.path):
+            self._db.execute(
+                "UPDATE sessions SET ended_at = ?, startup = ? WHERE id = ?", (time.time(), startup, session)
+            )
+
+    def wall_and_startup(self) -> tuple[float, float]:
+        """Return the wall seconds of all sessions and their start-up seconds.
+
+        A session that was killed counts until the last episode that it finished.
+        """
+        with _explained(self.path):
+            rows = self._db.execute(
+                "SELECT started_at, ended_at, coalesce(startup, 0), "
+                "coalesce((SELECT min(started_at) FROM sessions t WHERE t.id > s.id), 9e99) FROM sessions s"
+            ).fetchall()
+            wall = 0.0
+            for start, end, _, following in rows:
+                last = self._db.execute(
+                    "SELECT max(ended_at) FROM episodes WHERE ended_at >= ? AND ended_at < ?",
+                    (start, following),
+                ).fetchone()[0]
+                wall += (end or last or start) - start
+        return wall, sum(row[2] for row in rows)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into one line that says what to do."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        hint = "Free some space" if "full" in str(error) else "Check the disk and its permissions"
+        raise StoreError(
+            f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
+            "finished episodes are kept."
+        ) from error
+
+
+def _row(record: EpisodeRecord) -> tuple[Any, ...]:
+    wire = record.to_wire()
+    for column in _JSON_COLUMNS:
+        wire[column] = json.dumps(wire[column], sort_keys=True)
+    return tuple(wire[column] for column in _COLUMNS)
+
+
+def _record(row: tuple[Any, ...]) -> EpisodeRecord:
+    wire = dict(zip(_COLUMNS, row, strict=True))
+    for column in _JSON_COLUMNS:
+        wire[column] = json.loads(wire[column])
+    wire["success"] = None if wire["success"] is None else bool(wire["success"])
+    return EpisodeRecord(**wire)

@@ -1,0 +1,78 @@
+"""What must match for a run to be resumed or merged, and the words for a difference."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from proctor.config.settings import EXECUTION
+from proctor.errors import IdentityError
+
+Identity = dict[str, Any]
+
+
+def identity_fields(settings: Any) -> dict[str, Any]:
+    """Return a settings dataclass's values that can change a result: all not marked as execution."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    return {
+        field.name: getattr(settings, field.name)
+        for field in dataclasses.fields(settings)
+        if EXECUTION not in get_args(hints[field.name])
+    }
+
+
+def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the given distributions, without importing any of them."""
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "absent"
+    return versions
+
+
+def cpu_kind() -> str:
+    """Return the processor's architecture and model: maths libraries choose their kernels by it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{platform.machine()} {line.partition(':')[2].strip()}"
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:
+    """Raise `IdentityError` with every difference, if there is one."""
+    before, now = _flat(stored), _flat(wanted)
+    lines = [
+        f"  {key}: the run has {_show(before.get(key))}, this command gives {_show(now.get(key))}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
+    if lines:
+        raise IdentityError(
+            f"{directory} holds a run with other settings; mixing them would make the result meaningless:\n"
+            + "\n".join(lines)
+            + "\nUse the same settings to go on with it, or a new --output_dir."
+        )
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,51 @@
+"""One writer per run directory: a lock that the kernel drops with its holder, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+
+from proctor.errors import RunLockedError
+
+
+class RunLock:
+    """An exclusive lock on a run directory that names its holder to whoever comes second."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "lock"
+        self._descriptor = -1
+
+    def __enter__(self) -> RunLock:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = self._holder()
+            os.close(self._descriptor)
+            raise RunLockedError(
+                f"{self._path.parent} is being written by {holder}. "
+                "Wait for it, stop it, or choose another --output_dir."
+            ) from None
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The file stays: removing it would let a third process lock a new inode while a second holds the old.
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def _holder(self) -> str:
+        try:
+            note = json.loads(os.pread(self._descriptor, 4096, 0))
+            return f"process {note['pid']} on {note['host']} since {note['since']}"
+        except (ValueError, KeyError, OSError):
+            return "another process"

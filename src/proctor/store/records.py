@@ -1,0 +1,92 @@
+"""What is known of an episode that has ended, and of each attempt at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.stats.intervals import Rate, wilson
+
+Status = Literal["finished", "error"]
+
+SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
+"""Where an episode's time goes: seconds each, summed over the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """The result of one episode. A record exists if and only if its episode ended.
+
+    `success` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing` and
+    `video_path` tell how it was run. An `error` is the infrastructure's, never counted as a failure.
+    """
+
+    task_group: str
+    task_id: int
+    task: str
+    episode_index: int
+    seed: int
+    status: Status
+    success: bool | None
+    sum_reward: float | None
+    max_reward: float | None
+    steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    attempts: int = 1
+    seconds: float = 0.0
+    digest: str | None = None
+    video_path: str | None = None
+    error: str | None = None
+    looks: int = 0
+    timing: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> EpisodeKey:
+        """What identifies the episode inside its run."""
+        return EpisodeKey(self.task_group, self.task_id, self.episode_index)
+
+    @classmethod
+    def failed(cls, episode: Episode, attempts: int, error: str) -> EpisodeRecord:
+        """Return the record of an episode that could not be run, in spite of `attempts` tries."""
+        return cls(
+            task_group=episode.task.group,
+            task_id=episode.task.task_id,
+            task=episode.task.name,
+            episode_index=episode.index,
+            seed=episode.seed,
+            status="error",
+            success=None,
+            sum_reward=None,
+            max_reward=None,
+            steps=0,
+            attempts=attempts,
+            error=error,
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that msgpack and JSON carry."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at an episode that did not end it, and why."""
+
+    key: EpisodeKey
+    number: int
+    reason: str
+    worker: int
+
+
+def success_rate(records: Iterable[EpisodeRecord]) -> Rate:
+    """Return the rate over finished episodes; errors are outside the denominator."""
+    finished = [record for record in records if record.status == "finished"]
+    return wilson(sum(bool(record.success) for record in finished), len(finished))
+
+
+def rate_if_errors_failed(records: Iterable[EpisodeRecord]) -> Rate:
+    """Return the rate that would hold if every error had been a failure: the pessimist's bound."""
+    known = list(records)
+    return wilson(sum(bool(record.success) for record in known), len(known))

@@ -1,0 +1,131 @@
+"""A run directory: where everything of one run lies, and how it is opened, resumed and closed.
+
+run.sqlite       every episode, the moment it ends
+config.yaml      the resolved settings
+eval_info.json   the result, in LeRobot's schema and more
+videos/          eval_episode_N.mp4 per task
+logs/            what simulators and policies printed
+lock             held by the process that writes
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proctor.benchmarks.protocol import Episode, Task
+from proctor.errors import IdentityError, UsageError
+from proctor.store.atomic import write_text
+from proctor.store.episodes import EpisodeTable
+from proctor.store.identity import Identity, check_identity
+
+DATABASE = "run.sqlite"
+CONFIG = "config.yaml"
+EVAL_INFO = "eval_info.json"
+
+
+def default_directory(job_name: str, now: float | None = None) -> Path:
+    """Return LeRobot's default: outputs/eval/DATE/TIME_JOB, made unique if two runs start in one second."""
+    moment = time.localtime(now)
+    base = Path("outputs/eval") / time.strftime("%Y-%m-%d", moment)
+    stem = f"{time.strftime('%H-%M-%S', moment)}_{file_name(job_name)}"
+    candidate, number = base / stem, 2
+    while candidate.exists():
+        candidate, number = base / f"{stem}_{number}", number + 1
+    return candidate
+
+
+def file_name(text: str) -> str:
+    """Return `text` with everything that does not belong into a file name replaced.
+
+    >>> file_name("my/task: v3")
+    'my_task_v3'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
+
+
+class RunDirectory:
+    """The layout of a run directory. It owns no open file: `table()` opens the store."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def eval_info(self) -> Path:
+        """Where the result goes."""
+        return self.path / EVAL_INFO
+
+    @property
+    def logs(self) -> Path:
+        """Where children's output goes."""
+        return self.path / "logs"
+
+    def holds_a_run(self) -> bool:
+        """Whether there is something to resume."""
+        return (self.path / DATABASE).exists()
+
+    def check_usable(self) -> None:
+        """Refuse a path that is a file, or a directory with somebody's other things in it."""
+        if self.path.is_file():
+            raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
+
+    def table(self) -> EpisodeTable:
+        """Open the episode table, creating it if there is none."""
+        return EpisodeTable(self.path / DATABASE)
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Write the resolved settings; `proctor eval --config_path` reads them back."""
+        write_text(self.path / CONFIG, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+
+    def video(self, task: Task, index: int) -> Path:
+        """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
+        return Path("videos") / f"{file_name(task.group)}_{task.task_id}" / f"eval_episode_{index}.mp4"
+
+    def remove_leftovers(self) -> None:
+        """Delete half-written videos and empty logs that a killed process left."""
+        for partial in self.path.glob("videos/*/*.part"):
+            partial.unlink(missing_ok=True)
+        for log in self.logs.glob("*.log"):
+            if log.stat().st_size == 0:
+                log.unlink(missing_ok=True)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """Return the settings of the run in `directory`."""
+    path = directory / CONFIG
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"--resume={directory} holds no run: {path} is missing.") from None
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} does not hold settings.")
+    return config
+
+
+def open_run(table: EpisodeTable, identity: Identity, plan: Sequence[Episode], directory: Path) -> list[Episode]:
+    """Match a plan with what the table holds; returns the episodes that are still to run.
+
+    A fresh table takes the identity. An existing one must have the same; more episodes per task extend it.
+    """
+    per_task = max(episode.index for episode in plan) + 1
+    stored = table.meta("identity")
+    if stored is None:
+        table.set_meta("identity", identity)
+    else:
+        check_identity(stored, identity, directory)
+        before = table.meta("n_episodes")
+        if per_task < before:
+            raise IdentityError(
+                f"{directory} was planned with {before} episodes per task, this command asks for {per_task}. "
+                f"Ask for {before} or more, or use a new --output_dir."
+            )
+    table.set_meta("n_episodes", per_task)
+    done = table.finished_keys()
+    return [episode for episode in plan if episode.key not in done]
