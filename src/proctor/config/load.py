@@ -14,7 +14,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from proctor.config.flags import Nested, merge, nest, parse_flags
 from proctor.config.registry import BENCHMARKS, benchmark_path, load_object, policy_path
-from proctor.config.settings import EnvSettings, LimitSettings, PolicySettings, RunSettings, Settings
+from proctor.config.settings import (
+    AtLeast,
+    EnvSettings,
+    LimitSettings,
+    MoreThan,
+    PolicySettings,
+    RunSettings,
+    Settings,
+)
 from proctor.errors import UsageError, did_you_mean
 from proctor.store.run_directory import read_config
 
@@ -85,7 +93,9 @@ def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
     known = known_names(sections)
     for name in _dotted(tree, sections):
         if name not in known:
-            raise UsageError(f"unknown flag --{name}.{did_you_mean(name, known)} See: proctor eval --help")
+            raise UsageError(
+                f"unknown flag --{name}.{did_you_mean(f'--{name}', [f'--{n}' for n in known])} See: proctor eval --help"
+            )
 
 
 def known_names(sections: Mapping[str, type[Any]]) -> set[str]:
@@ -111,9 +121,12 @@ def _validate(section: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     ready = {name: _typed(value, hints[name]) for name, value in values.items()}
     try:
-        return TypeAdapter(kind).validate_python(ready)
+        checked = TypeAdapter(kind).validate_python(ready)
     except ValidationError as error:
         raise _explain(error, f"{section}.", ready, hints) from None
+    for name, annotation in get_type_hints(kind, include_extras=True).items():
+        _check_bounds(f"{section}.{name}", getattr(checked, name), annotation)
+    return checked
 
 
 def _validate_top(tree: Nested) -> dict[str, Any]:
@@ -127,7 +140,16 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
             values[name] = TypeAdapter(hints[name]).validate_python(_typed(value, plain[name]))
         except ValidationError as error:
             raise _explain(error, "", {name: value}, plain, name) from None
+        _check_bounds(name, values[name], hints[name])
     return values
+
+
+def _check_bounds(name: str, value: Any, annotation: Any) -> None:
+    for limit in get_args(annotation):
+        if isinstance(limit, AtLeast) and not value >= limit.bound:
+            raise UsageError(f"--{name}={value}: must be at least {limit.bound:g}.")
+        if isinstance(limit, MoreThan) and not value > limit.bound:
+            raise UsageError(f"--{name}={value}: must be more than {limit.bound:g}.")
 
 
 def _typed(value: Any, annotation: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,8 @@ def _find(flag: str, name: str, builtin: dict[str, str], group: str) -> str:
         return builtin[name]
     if ":" in name:
         return name
+    from importlib import metadata  # here: workers are given paths, and start faster without it
+
     others = {entry.name: entry.value for entry in metadata.entry_points(group=group)}
     if name in others:
         return others[name]

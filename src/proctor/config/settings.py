@@ -1,6 +1,6 @@
 """The typed settings of a run: plain frozen dataclasses, so that a worker reads them without pydantic.
 
-`Annotated` carries the limits that pydantic checks at the edge, the help text, and the marker `EXECUTION`
+`Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
 on settings that may change between a run and its resume because they cannot change a result. Everything
 else is identity. Names are LeRobot's wherever LeRobot has the thing.
 """
@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-from annotated_types import Ge, Gt
+from typing import Annotated, Literal, NamedTuple
 
 EXECUTION = "execution"
+
+
+class AtLeast(NamedTuple):
+    """The smallest value a number may have."""
+
+    bound: float
+
+
+class MoreThan(NamedTuple):
+    """A value that a number must exceed."""
+
+    bound: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +33,7 @@ class EnvSettings:
     type: Annotated[str, "benchmark: a known name, or file.py:Class or module:Class"] = ""
     task: Annotated[str, "task, group, or a comma list of them"] = ""
     max_parallel_tasks: Annotated[
-        int, Ge(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
+        int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0
 
 
@@ -44,29 +54,31 @@ class PolicySettings:
 class RunSettings:
     """How many episodes, and how they are run (`--eval.*`)."""
 
-    n_episodes: Annotated[int, Ge(1), "episodes per task"] = 50
-    batch_size: Annotated[int, Ge(0), "simulator workers; 0: as many as the cores make useful"] = 0
+    n_episodes: Annotated[int, AtLeast(1), "episodes per task"] = 50
+    batch_size: Annotated[int, AtLeast(0), "simulator workers; 0: as many as the cores make useful"] = 0
     use_async_envs: Annotated[bool, "false: everything in this process, one episode at a time, for debuggers"] = (
         True
     )
-    max_episodes_rendered: Annotated[int, Ge(0), "videos per task, of its first episodes"] = 0
-    video_fps: Annotated[int, Ge(1), "most frames a second drawn for a video; it plays in real time"] = 30
-    max_attempts: Annotated[int, Ge(1), "how often an episode is tried before it is stored as an error"] = 3
-    recycle_after: Annotated[int, Ge(0), "episodes after which a worker is replaced by a fresh one; 0: never"] = 0
-    stop_grace: Annotated[float, Ge(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
+    max_episodes_rendered: Annotated[int, AtLeast(0), "videos per task, of its first episodes"] = 0
+    video_fps: Annotated[int, AtLeast(1), "most frames a second drawn for a video; it plays in real time"] = 30
+    max_attempts: Annotated[int, AtLeast(1), "how often an episode is tried before it is stored as an error"] = 3
+    recycle_after: Annotated[
+        int, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"
+    ] = 0
+    stop_grace: Annotated[float, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
     """Seconds after which a process counts as hung and is replaced (`--limits.*`)."""
 
-    start: Annotated[float, Gt(0), "a child process's start"] = 60.0
-    build: Annotated[float, Gt(0), "building a simulator"] = 180.0
-    reset: Annotated[float, Gt(0), "one reset"] = 120.0
-    step: Annotated[float, Gt(0), "one step"] = 60.0
-    draw: Annotated[float, Gt(0), "one drawing, or encoding its video frame"] = 120.0
-    load: Annotated[float, Gt(0), "loading the policy"] = 1800.0
-    act: Annotated[float, Gt(0), "one call of the policy"] = 600.0
+    start: Annotated[float, MoreThan(0), "a child process's start"] = 60.0
+    build: Annotated[float, MoreThan(0), "building a simulator"] = 180.0
+    reset: Annotated[float, MoreThan(0), "one reset"] = 120.0
+    step: Annotated[float, MoreThan(0), "one step"] = 60.0
+    draw: Annotated[float, MoreThan(0), "one drawing, or encoding its video frame"] = 120.0
+    load: Annotated[float, MoreThan(0), "loading the policy"] = 1800.0
+    act: Annotated[float, MoreThan(0), "one call of the policy"] = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +89,7 @@ class Settings:
     env: EnvSettings
     eval: RunSettings = field(default_factory=RunSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
-    seed: Annotated[int, Ge(0), "episode i of every task runs with seed + i"] = 1000
+    seed: Annotated[int, AtLeast(0), "episode i of every task runs with seed + i"] = 1000
     output_dir: Annotated[
         Path | None, EXECUTION, "run directory [outputs/eval/DATE/TIME_JOB]; an existing run is resumed"
     ] = None

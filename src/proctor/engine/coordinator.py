@@ -419,6 +419,8 @@ class Coordinator:
         self._workers.clear()
         if self._host is not None:
             self._host.stop(POLITE_SECONDS if complete else 0.0)
+        for worker in workers:
+            worker.slot.close()
         self._selector.close()
 
 

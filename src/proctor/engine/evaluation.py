@@ -78,6 +78,13 @@ class Evaluator:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
         self._directory.check_usable()
         prepare_directory(self._directory.path, len(self._plan))
+        try:
+            return self._run()
+        except UsageError:
+            self._directory.remove_if_unused()
+            raise
+
+    def _run(self) -> Evaluation:
         with ExitStack() as stack:
             stack.enter_context(RunLock(self._directory.path))
             self._directory.remove_leftovers()

@@ -84,6 +84,9 @@ class PolicyServer:
         ring(self._bell)
         for lane in self._lanes:
             lane.join()
+        self._slots.clear()
+        self._seats.clear()
+        self._news.clear()
 
     def _serve(self, cell: PhaseCell | None) -> None:
         while not self._stopped:

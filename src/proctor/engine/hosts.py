@@ -118,6 +118,7 @@ class HostProcess:
         """Ask it to end; kill it if it does not."""
         self.child.ask_to_stop()
         self.child.reap(patience)
+        self._shared.close()
 
 
 class HostThread:

@@ -34,7 +34,9 @@ _PAGE = 4096
 _SLOT_BYTES = _PAGE + REQUEST_BYTES + RESPONSE_BYTES
 
 _SINCE, _PHASE, _STEPS, _DRAWS, _STATE, _GENERATION = 0, 8, 16, 24, 32, 36
-_F64, _U32, _U64 = struct.Struct("=d"), struct.Struct("=I"), struct.Struct("=Q")
+# Native formats: they move a number in one instruction. "=d" would write it byte by byte, and the watchdog
+# could read half of the old time and half of the new.
+_F64, _U32, _U64 = struct.Struct("@d"), struct.Struct("@I"), struct.Struct("@Q")
 
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 2, 4
 
@@ -111,12 +113,15 @@ class Slot:
         """What the other ends need to open the same slot."""
         return [self.memory_fd, self.bell]
 
-    def __del__(self) -> None:
-        # Freed with the last reference: a lane may be answering while its worker is being replaced.
-        self._bytes = None
-        self._map.close()
-        os.close(self.memory_fd)
-        os.close(self.bell)
+    def close(self) -> None:
+        """Free this process's end. Only when no lane can be answering here; else the last reference frees it."""
+        if not self._map.closed:
+            self._bytes = None
+            self._map.close()
+            os.close(self.memory_fd)
+            os.close(self.bell)
+
+    __del__ = close
 
     @property
     def state(self) -> State:

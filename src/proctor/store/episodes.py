@@ -45,28 +45,37 @@ _COLUMNS = (
 
 
 class EpisodeTable:
-    """Reads and writes `run.sqlite`. Opening an existing file checks its schema version."""
+    """Reads and writes `run.sqlite`. Opening an existing file checks its schema version.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        read_only: for looking at a run, also while another process writes it.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         with _explained(path):
-            fresh = not path.exists() or path.stat().st_size == 0
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
-            # WAL needs shared memory between processes, which network file systems do not give.
-            self._db.execute(f"PRAGMA journal_mode={'TRUNCATE' if is_network(path) else 'WAL'}")
-            self._db.execute("PRAGMA synchronous=FULL")
-            if fresh or not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                with self._transaction():
-                    for statement in _SCHEMA.split(";"):
-                        self._db.execute(statement)
-                    self._put_meta("schema_version", SCHEMA_VERSION)
+            where = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
+            if not read_only:
+                self._prepare()
         version = self.meta("schema_version")
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
                 "Use the Proctor version that wrote it, or a new --output_dir."
             )
+
+    def _prepare(self) -> None:
+        # WAL needs shared memory between processes, which network file systems do not give.
+        self._db.execute(f"PRAGMA journal_mode={'TRUNCATE' if is_network(self.path) else 'WAL'}")
+        self._db.execute("PRAGMA synchronous=FULL")
+        if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._put_meta("schema_version", SCHEMA_VERSION)
 
     def __enter__(self) -> EpisodeTable:
         return self

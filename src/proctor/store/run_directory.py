@@ -11,6 +11,7 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,12 @@ class RunDirectory:
         """Refuse a path that is a file, or a directory with somebody's other things in it."""
         if self.path.is_file():
             raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
+
+    def remove_if_unused(self) -> None:
+        """Leave nothing behind of a command that was refused before its run began."""
+        ours = {entry.name for entry in self.path.iterdir()} <= {"lock", "logs"}
+        if ours and not any(log.stat().st_size for log in self.logs.glob("*.log")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def table(self) -> EpisodeTable:
         """Open the episode table, creating it if there is none."""

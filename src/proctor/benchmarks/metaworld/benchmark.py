@@ -9,12 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge
-
 from proctor.benchmarks.metaworld.prompts import load_prompts
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
-from proctor.config.settings import EXECUTION, EnvSettings
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, did_you_mean
 
 STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
@@ -36,13 +34,13 @@ class MetaWorldSettings(EnvSettings):
         "what the policy sees: numbers, a camera, or a camera and the arm",
     ] = "pixels_agent_pos"
     camera_name: Annotated[Camera, "camera; corner2 is placed and turned as in LeRobot"] = "corner2"
-    observation_height: Annotated[int, Ge(1), "height of the policy's image"] = 480
-    observation_width: Annotated[int, Ge(1), "width of the policy's image"] = 480
-    visualization_height: Annotated[int, Ge(0), EXECUTION, "height of videos; 0: as the policy's image"] = 0
-    visualization_width: Annotated[int, Ge(0), EXECUTION, "width of videos; 0: as the policy's image"] = 0
+    observation_height: Annotated[int, AtLeast(1), "height of the policy's image"] = 480
+    observation_width: Annotated[int, AtLeast(1), "width of the policy's image"] = 480
+    visualization_height: Annotated[int, AtLeast(0), EXECUTION, "height of videos; 0: as the policy's image"] = 0
+    visualization_width: Annotated[int, AtLeast(0), EXECUTION, "width of videos; 0: as the policy's image"] = 0
     one_hot: Annotated[bool, "also give observation.task_one_hot, 50 numbers that name the task"] = False
     prompts: Annotated[Path | None, "YAML file of task: prompt, over LeRobot's or Proctor's own wording"] = None
-    episode_length: Annotated[int, Ge(1), "step limit"] = MAX_STEPS
+    episode_length: Annotated[int, AtLeast(1), "step limit"] = MAX_STEPS
 
 
 class MetaWorld(Benchmark):

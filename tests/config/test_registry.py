@@ -1,0 +1,162 @@
+"""Benchmarks and policies are found by name, by entry point or by path, and loaded only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proctor.config.registry import BENCHMARKS, POLICIES, benchmark_path, load_object, policy_path
+from proctor.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def path_and_modules_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loading a file adds its folder to the path; the next test must not see that."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("proctor_user_") or name == "neighbour_of_a_policy":
+            del sys.modules[name]
+
+
+def install(directory: Path, group: str, name: str, value: str) -> None:
+    """Lay out what pip leaves of a distribution with one entry point."""
+    info = directory / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_a_known_benchmark_loads(name: str) -> None:
+    assert hasattr(load_object(benchmark_path(name)), "make_simulator")
+
+
+@pytest.mark.parametrize("name", ["expert", "random", "zero", "python"])
+def test_a_known_policy_loads(name: str) -> None:
+    assert name in POLICIES
+    assert hasattr(load_object(policy_path(name)), "act")
+
+
+def test_a_path_is_taken_as_it_is_and_nothing_is_imported() -> None:
+    assert benchmark_path("no_such_module:Bench") == "no_such_module:Bench"
+    assert policy_path("dir/file.py:Policy") == "dir/file.py:Policy"
+
+
+def test_somebody_elses_benchmark_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "proctor.benchmarks", "kitchen", "kitchen.bench:Kitchen")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert benchmark_path("kitchen") == "kitchen.bench:Kitchen"
+    with pytest.raises(UsageError, match="Did you mean 'kitchen'"):
+        benchmark_path("kitchn")
+    with pytest.raises(UsageError):
+        policy_path("kitchen")
+
+
+def test_somebody_elses_policy_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "proctor.policies", "clever", "clever:Policy")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert policy_path("clever") == "clever:Policy"
+
+
+def test_our_own_names_are_not_taken_over_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "proctor.policies", "random", "other:Random")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert policy_path("random") == POLICIES["random"]
+
+
+def test_an_unknown_name_gets_the_nearest_and_all_known_ones() -> None:
+    with pytest.raises(UsageError) as caught:
+        policy_path("exprt")
+    message = str(caught.value)
+    assert "--policy.type=exprt" in message
+    assert "Did you mean 'expert'?" in message
+    assert all(name in message for name in POLICIES)
+
+
+def test_a_file_is_loaded_once_and_its_neighbours_are_importable(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_a_policy.py").write_text("ANSWER = 42\n")
+    (tmp_path / "loaded_once.py").write_text(
+        "from neighbour_of_a_policy import ANSWER\nclass Mine:\n    answer = ANSWER\n"
+    )
+    first = load_object(f"{tmp_path}/loaded_once.py:Mine")
+    assert first.answer == 42
+    assert load_object(f"{tmp_path}/loaded_once.py:Mine") is first
+
+
+def test_two_files_of_one_name_are_two_files(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same_name.py").write_text(f"WHERE = {folder!r}\n")
+    assert load_object(f"{tmp_path}/a/same_name.py:WHERE") == "a"
+    assert load_object(f"{tmp_path}/b/same_name.py:WHERE") == "b"
+
+
+def test_a_class_of_a_loaded_file_knows_its_module(tmp_path: Path) -> None:
+    (tmp_path / "with_dataclass.py").write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class Mine:\n"
+        "    x: int = 1\n"
+    )
+    # Dataclasses look their module up in sys.modules while the file runs.
+    assert load_object(f"{tmp_path}/with_dataclass.py:Mine")().x == 1
+
+
+def test_a_file_that_raises_is_not_remembered_as_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "raises_at_first.py"
+    file.write_text("raise RuntimeError('not yet')\n")
+    with pytest.raises(RuntimeError, match="not yet"):
+        load_object(f"{file}:Mine")
+    file.write_text("Mine = 'ready, and longer than before'\n")
+    assert load_object(f"{file}:Mine") == "ready, and longer than before"
+
+
+@pytest.mark.parametrize("path", ["", "name", ":Name", "module:", "file.py"])
+def test_a_path_of_another_form_is_refused_with_the_right_form(path: str) -> None:
+    with pytest.raises(UsageError, match=r"file\.py:Name or module:Name"):
+        load_object(path)
+
+
+def test_a_missing_file_is_refused_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"no file {tmp_path}/none.py"):
+        load_object(f"{tmp_path}/none.py:Mine")
+
+
+@pytest.mark.parametrize("path", ["no_such_module_here:X", "json.no_such_module_here:X"])
+def test_a_missing_module_is_refused_with_the_interpreter_that_lacks_it(path: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_object(path)
+    assert path.partition(":")[0] in str(caught.value)
+    assert sys.executable in str(caught.value)
+
+
+def test_a_missing_name_gets_the_nearest_in_its_module() -> None:
+    with pytest.raises(UsageError, match=r"json has no 'dump_s'\. Did you mean 'dumps'\?"):
+        load_object("json:dump_s")
+
+
+def test_what_a_users_own_file_imports_in_vain_is_told_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "needs_more.py").write_text("import no_such_module_either\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_either"):
+        load_object(f"{tmp_path}/needs_more.py:Mine")
+
+
+def test_finding_and_loading_a_benchmark_imports_no_simulator_and_no_model() -> None:
+    code = (
+        "import sys\n"
+        "from proctor.config.registry import *\n"
+        "for name in BENCHMARKS: load_object(benchmark_path(name))\n"
+        "for name in POLICIES: load_object(policy_path(name))\n"
+        "print(sorted({'metaworld', 'mujoco', 'gymnasium', 'torch', 'OpenGL', 'av'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,44 @@
+"""What every test shares: a look at what is left behind, and a reference run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from harness import Digests, digests, run_tiny
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No test may leave a process, a descriptor or a shared memory file."""
+    before = _descriptors()
+    yield
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        child.kill()
+    assert children == [], f"left behind: {children}"
+    left = {number: target for number, target in _descriptors().items() if number not in before}
+    assert not any("memfd" in target or "eventfd" in target or "socket" in target for target in left.values()), left
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found[int(entry.name)] = os.readlink(entry)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Digests:
+    """The digests of the standard tiny run, undisturbed, one worker: what every other way must equal."""
+    evaluation = run_tiny(tmp_path_factory.mktemp("reference") / "run", eval={"batch_size": 1})
+    assert evaluation.error is None
+    found = digests(evaluation)
+    assert len(set(found.values())) == 12
+    return found

@@ -1,0 +1,115 @@
+"""A policy that fails ends the run at once; a host that dies is started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
+from tiny_policies import Faulty
+
+from proctor.errors import PolicyError, PolicyHostError, UsageError
+
+FAULTY = f"{TESTS / 'tiny_policies.py'}:Faulty"
+
+FAULTS = {
+    "raise": "raised ValueError: I cannot see",
+    "nan": "returned an action with NaN or infinity",
+    "shape": "returned actions of shape (1, 3); a chunk has shape (steps, 2)",
+    "text": "numbers are needed",
+}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+@pytest.mark.parametrize("placement", ["central", "worker"])
+def test_a_faulty_answer_ends_the_run_with_status_1_and_keeps_what_finished(
+    tmp_path: Path, how: str, placement: str
+) -> None:
+    policy = {"path": FAULTY, "placement": placement, "kwargs": {"how": how, "at": 150}}
+    tree = tiny_tree(tmp_path / "run", n_episodes=20, policy=policy, eval={"batch_size": 1})
+    done = run_cli("eval", *flags(tree))
+    assert done.returncode == 1, done.stderr
+    assert FAULTS[how] in done.stderr
+    assert "(task " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "--resume" in done.stderr
+    assert 0 < len(digests(tmp_path / "run")) < 60
+    assert (tmp_path / "run" / "eval_info.json").exists()
+
+
+def test_the_message_names_task_episode_and_step(tmp_path: Path) -> None:
+    policy = {"path": FAULTY, "kwargs": {"how": "nan", "at": 3}}
+    evaluation = run_tiny(tmp_path / "run", task="b", policy=policy, eval={"batch_size": 1})
+    assert isinstance(evaluation.error, PolicyError)
+    assert "(task b, episode 0, step 2)" in str(evaluation.error)
+
+
+def test_a_live_policy_that_fails_ends_the_run_too(tmp_path: Path) -> None:
+    from proctor.policies.python import PlainPolicy
+
+    evaluation = run_tiny(tmp_path / "run", live=PlainPolicy(Faulty("raise")))
+    assert isinstance(evaluation.error, PolicyError)
+    assert "I cannot see" in str(evaluation.error)
+
+
+def test_a_host_that_is_killed_costs_no_episode(tmp_path: Path) -> None:
+    undisturbed = run_tiny(tmp_path / "calm", policy={"path": FAULTY, "kwargs": {"how": "kill", "at": 10**9}})
+    policy = {"path": FAULTY, "kwargs": {"how": "kill", "at": 40, "once": str(tmp_path / "marker")}}
+    evaluation = run_tiny(tmp_path / "run", policy=policy)
+    assert evaluation.error is None
+    assert (tmp_path / "marker").exists()
+    assert digests(evaluation) == digests(undisturbed)
+    assert max(record.attempts for record in evaluation.records) == 2
+
+
+def test_a_host_that_hangs_is_replaced(tmp_path: Path) -> None:
+    policy = {"path": FAULTY, "kwargs": {"how": "hang", "at": 40, "once": str(tmp_path / "marker")}}
+    evaluation = run_tiny(tmp_path / "run", policy=policy, limits={"act": 1.0})
+    assert evaluation.error is None
+    assert len(evaluation.records) == 12
+
+
+def test_a_host_that_always_dies_ends_the_run_with_status_1(tmp_path: Path) -> None:
+    evaluation = run_tiny(tmp_path / "run", policy={"path": FAULTY, "kwargs": {"how": "kill", "at": 1}})
+    assert isinstance(evaluation.error, PolicyHostError)
+    assert "was killed by SIGKILL" in str(evaluation.error)
+    assert evaluation.records == []
+
+
+def test_a_policy_that_does_not_load_is_refused_before_any_simulator_starts(tmp_path: Path) -> None:
+    source = tmp_path / "bad.py"
+    source.write_text("import a_module_that_is_not_there\n")
+    tree = tiny_tree(tmp_path / "run", policy={"path": f"{source}:Name"})
+    done = run_cli("eval", *flags(tree))
+    assert done.returncode == 2
+    assert "a_module_that_is_not_there" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "run").glob("logs/worker-*"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("observation_keys=('observation.depth',)", "looks at observation.depth, which tiny does not give"),
+        ("action_size=7", "returns actions of 7 numbers, tiny takes 2"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused(tmp_path: Path, spec: str, words: str) -> None:
+    source = tmp_path / "misfit.py"
+    source.write_text(
+        "import proctor\n"
+        "class Misfit(proctor.Policy):\n"
+        f"    spec = proctor.PolicySpec({spec})\n"
+        "    def act(self, windows, memories, generators): raise AssertionError\n"
+    )
+    with pytest.raises(UsageError, match="the policy") as caught:
+        run_tiny(tmp_path / "run", policy={"path": f"{source}:Misfit"})
+    assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_policy_in_the_same_directory_is_refused(tmp_path: Path, reference: Digests) -> None:
+    assert digests(run_tiny(tmp_path / "run")) == reference
+    with pytest.raises(UsageError, match=r"policy\.fingerprint"):
+        run_tiny(tmp_path / "run", policy={"path": f"{TESTS / 'tiny_policies.py'}:plain"})
+    assert digests(tmp_path / "run") == reference

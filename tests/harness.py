@@ -1,0 +1,108 @@
+"""How the tests run Proctor: in this process, or as a user would, and how they look at what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.config.load import build_settings
+from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.events import Watcher
+from proctor.policies.protocol import Policy
+from proctor.store.episodes import EpisodeTable
+
+TESTS = Path(__file__).parent
+THOUGHTFUL = f"{TESTS / 'tiny_policies.py'}:Thoughtful"
+
+Digests = dict[EpisodeKey, str | None]
+
+
+def tiny_tree(
+    output_dir: Path,
+    *,
+    task: str = "a,b,c",
+    n_episodes: int = 4,
+    policy: Mapping[str, Any] | None = None,
+    env: Mapping[str, Any] | None = None,
+    eval: Mapping[str, Any] | None = None,
+    **top: Any,
+) -> dict[str, Any]:
+    """Return settings, as nested values, of a run on the tiny benchmark."""
+    return {
+        "policy": {"path": THOUGHTFUL, **(policy or {})},
+        "env": {"type": f"{TESTS / 'tiny.py'}:Tiny", "task": task, "scratch": str(output_dir.parent), **(env or {})},
+        "eval": {"n_episodes": n_episodes, "batch_size": 2, **(eval or {})},
+        "output_dir": str(output_dir),
+        "display": "none",
+        **top,
+    }
+
+
+def run_tiny(output_dir: Path, live: Policy | None = None, watcher: Watcher | None = None, **options: Any) -> Evaluation:
+    """Evaluate on the tiny benchmark in this process."""
+    settings = build_settings(tiny_tree(output_dir, **options))
+    return evaluate_settings(settings, [watcher] if watcher is not None else [], live)
+
+
+def digests(source: Evaluation | Path) -> Digests:
+    """Return every episode's digest, of an evaluation or of a run directory."""
+    if isinstance(source, Evaluation):
+        return {record.key: record.digest for record in source.records}
+    with EpisodeTable(source / "run.sqlite", read_only=True) as table:
+        return {record.key: record.digest for record in table.records()}
+
+
+def flags(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return settings as command-line flags."""
+    found = []
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found += flags(value, f"{name}.")
+        else:
+            found.append(f"--{name}={json.dumps(value) if isinstance(value, bool) else value}")
+    return found
+
+
+def start_cli(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start `proctor` as a user would."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "proctor.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        **options,
+    )
+
+
+def run_cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `proctor` to its end."""
+    process = start_cli(*arguments, **options)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return the processes that a process has started, and theirs."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def role(process: psutil.Process) -> str:
+    """Return "worker", "host" or "other" for a descendant, by the log it writes to."""
+    try:
+        target = Path(f"/proc/{process.pid}/fd/1").readlink().name
+    except OSError:
+        return "other"
+    return "worker" if target.startswith("worker-") else "host" if target == "host.log" else "other"

@@ -1,0 +1,147 @@
+"""What may change between a run and its resume, what may not, and how a difference is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
+from proctor.benchmarks.metaworld.tasks import EASY
+from proctor.config.settings import EXECUTION, EnvSettings, PolicySettings
+from proctor.errors import EXIT_USAGE, IdentityError
+from proctor.store.identity import check_identity, cpu_kind, identity_fields, installed_versions
+
+HERE = Path("/runs/a")
+
+leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
+identities = st.dictionaries(
+    st.from_regex(r"[a-z]{1,3}", fullmatch=True),
+    leaves | st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), leaves, min_size=1, max_size=3),
+    max_size=4,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings(EnvSettings):
+    friction: Annotated[float, "how hard it slides"] = 1.0
+    unmarked: int = 0
+    delay: Annotated[float, EXECUTION, "seconds a step takes"] = 0.0
+    nested: Annotated[Annotated[int, EXECUTION], "marked on the inside"] = 0
+
+
+def refusal(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
+    with pytest.raises(IdentityError) as caught:
+        check_identity(stored, wanted, HERE)
+    assert caught.value.exit_status == EXIT_USAGE
+    return str(caught.value)
+
+
+def test_everything_not_marked_as_execution_is_identity() -> None:
+    assert identity_fields(OwnSettings(type="own", task="a", friction=2.0, delay=3.0)) == {
+        "type": "own",
+        "task": "a",
+        "friction": 2.0,
+        "unmarked": 0,
+    }
+
+
+@settings(deadline=None)
+@given(delay=st.floats(0, 10), parallel=st.integers(0, 9), nested=st.integers())
+def test_execution_settings_never_change_the_identity(delay: float, parallel: int, nested: int) -> None:
+    changed = OwnSettings(delay=delay, max_parallel_tasks=parallel, nested=nested)
+    assert identity_fields(changed) == identity_fields(OwnSettings())
+
+
+@pytest.mark.parametrize("name", ["max_parallel_tasks", "visualization_height", "visualization_width"])
+def test_open_tasks_and_the_size_of_videos_may_change_on_meta_world(name: str) -> None:
+    changed = MetaWorldSettings(**{name: 7})
+    assert identity_fields(changed) == identity_fields(MetaWorldSettings())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("obs_type", "state"),
+        ("camera_name", "corner"),
+        ("observation_height", 64),
+        ("observation_width", 64),
+        ("one_hot", True),
+        ("episode_length", 100),
+        ("type", "other"),
+    ],
+)
+def test_what_the_policy_sees_and_for_how_long_is_identity_on_meta_world(name: str, value: Any) -> None:
+    before = MetaWorldSettings(type="metaworld", task="reach-v3")
+    changed = dataclasses.replace(before, **{name: value})
+    assert identity_fields(changed) == {**identity_fields(before), name: value}
+
+
+def test_where_the_policy_runs_is_no_identity() -> None:
+    fields = identity_fields(PolicySettings(type="zero", placement="worker"))
+    assert "placement" not in fields
+    assert fields["type"] == "zero"
+
+
+@settings(deadline=None)
+@given(identity=identities)
+def test_an_identity_matches_itself(identity: dict[str, Any]) -> None:
+    check_identity(identity, dict(identity), HERE)
+
+
+@settings(deadline=None)
+@given(identity=identities, data=st.data())
+def test_any_change_is_refused_and_shown_by_its_dotted_name(identity: dict[str, Any], data: st.DataObject) -> None:
+    changed = {key: dict(value) if isinstance(value, dict) else value for key, value in identity.items()}
+    changed["seed"] = {"run": "as planned"}
+    other = {key: dict(value) if isinstance(value, dict) else value for key, value in changed.items()}
+    key = data.draw(st.sampled_from(sorted(changed)))
+    if isinstance(changed[key], dict):
+        inner = data.draw(st.sampled_from(sorted(changed[key])))
+        name, other[key][inner] = f"{key}.{inner}", "something else"
+    else:
+        name, other[key] = key, "something else"
+    message = refusal(changed, other)
+    assert f"  {name}: the run has " in message
+    assert "this command gives 'something else'" in message
+    # The first line, one line per difference, and what to do.
+    assert len(message.splitlines()) == 3
+
+
+def test_all_differences_are_shown_with_both_values_and_the_directory() -> None:
+    stored = {"seed": 1000, "env": {"obs_type": "state", "task": "easy"}, "cpu": "x"}
+    message = refusal(stored, {"seed": 7, "env": {"obs_type": "pixels", "task": "easy"}, "cpu": "x"})
+    assert str(HERE) in message
+    assert "  seed: the run has 1000, this command gives 7" in message
+    assert "  env.obs_type: the run has 'state', this command gives 'pixels'" in message
+    assert "env.task" not in message
+    assert "cpu" not in message
+    assert "--output_dir" in message
+
+
+def test_something_that_one_side_lacks_is_a_difference() -> None:
+    assert "versions.mujoco" in refusal({"versions": {"mujoco": "3.3.0"}}, {"versions": {}})
+    assert "renderer" in refusal({}, {"renderer": "llvmpipe"})
+
+
+def test_a_difference_at_the_end_of_a_long_value_is_shown() -> None:
+    message = refusal({"tasks": list(EASY)}, {"tasks": [*EASY[:-1], "hammer-v3"]})
+    assert "hammer-v3" in message
+    assert EASY[-1] in message
+
+
+def test_versions_are_read_without_importing_and_absence_is_told() -> None:
+    versions = installed_versions(["numpy", "no-such-distribution-at-all"])
+    assert list(versions) == ["numpy", "no-such-distribution-at-all"]
+    assert versions["numpy"][0].isdigit()
+    assert versions["no-such-distribution-at-all"] == "absent"
+
+
+def test_the_kind_of_processor_is_known_and_stays_the_same() -> None:
+    assert cpu_kind()
+    assert cpu_kind() == cpu_kind()

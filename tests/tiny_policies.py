@@ -1,0 +1,106 @@
+"""Policies for the tiny benchmark: good ones that use everything the protocol offers, and bad ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proctor.benchmarks.protocol import Task
+from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+
+
+class Thoughtful(Policy):
+    """Uses windows, memory, randomness, prompts and chunks of changing length, all of which show in its actions."""
+
+    def __init__(self, batch: int = 1, drawn: bool = True) -> None:
+        self._batch = batch
+        self._keys = ("observation.state", "observation.image") if drawn else ("observation.state",)
+
+    @property
+    def spec(self) -> PolicySpec:
+        return PolicySpec(
+            observation_keys=self._keys,
+            action_size=2,
+            observation_offsets=(-2, -1, 0),
+            stochastic=True,
+            batch=self._batch,
+            fingerprint="thoughtful",
+        )
+
+    def begin(self, task: Task) -> Memory:
+        return [float(len(task.prompt))]
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        chunks, after = [], []
+        for window, memory, generator in zip(windows, memories, generators, strict=True):
+            assert len(window) == 3
+            seen = sum(float(np.asarray(shown[key], np.float64).mean()) for shown in window for key in self._keys)
+            length = int(generator.integers(1, 5))
+            base = np.tanh(seen / 100 + memory[-1] / 50 + len(window[-1]["task"]))
+            chunks.append(base + generator.normal(scale=0.5, size=(length, 2)))
+            after.append([*memory[-3:], seen])
+        return Actions(chunks, after)
+
+
+class Counting:
+    """A plain policy with hidden state: it must see only its own episode's steps."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def reset(self) -> None:
+        self.count = 0
+
+    def act(self, observation: dict[str, Any]) -> np.ndarray[Any, Any]:
+        self.count += 1
+        return np.array([np.sin(self.count), observation["observation.state"][0]])
+
+
+def plain(observation: dict[str, Any]) -> list[float]:
+    return [float(observation["observation.state"][0]), 0.5]
+
+
+class Faulty:
+    """Plain, and wrong at its n-th call of a process (`at`), in the way that `how` says."""
+
+    def __init__(self, how: str, at: int = 5, once: str = "") -> None:
+        self.how, self.at, self.once, self.calls = how, at, once, 0
+
+    def act(self, observation: dict[str, Any]) -> Any:
+        self.calls += 1
+        if self.calls != self.at or (self.once and not _first_time(Path(self.once))):
+            return [0.3, 0.1]
+        match self.how:
+            case "raise":
+                raise ValueError("I cannot see")
+            case "nan":
+                return [np.nan, 0.0]
+            case "shape":
+                return [0.1, 0.2, 0.3]
+            case "text":
+                return ["left", "right"]
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                time.sleep(3600)
+        raise AssertionError(self.how)
+
+
+def _first_time(marker: Path) -> bool:
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def broken_at_import() -> None:
+    raise RuntimeError("not called")
