@@ -72,14 +72,16 @@ def flags(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-def start_cli(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+def start_cli(
+    *arguments: str, extra_env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[str]:
     """Start `proctor` as a user would."""
     return subprocess.Popen(
         [sys.executable, "-m", "proctor.cli", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", **(extra_env or {})},
         **options,
     )
 

@@ -19,6 +19,10 @@ INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopeng
 _TRIAL_SECONDS = 120
 
 
+NO_GL = {"MUJOCO_GL": "disable"}
+"""The environment of a process that draws nothing: MuJoCo then loads no GL, working or broken."""
+
+
 class Renderer(NamedTuple):
     """A GL backend that works, and what it calls itself."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import proctor
-from proctor.benchmarks.gl import Renderer, find_renderer
+from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.protocol import Benchmark, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import Settings
@@ -166,6 +166,11 @@ class Evaluator:
             self._tell(f"no videos: {error}")
             return None
 
+    def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
+        if not self._benchmark.uses_gl:
+            return {}
+        return NO_GL if renderer is None else renderer.env
+
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
         looks = View.of(spec, self._benchmark.spec).drawn
         fingerprint = spec.fingerprint
@@ -226,8 +231,7 @@ class Evaluator:
         s = self._settings
         if not s.eval.use_async_envs:
             assert policy is not None
-            if renderer is not None:
-                os.environ.update(renderer.env)  # before the simulator's first import
+            os.environ.update(self._gl_environment(renderer))  # before the simulator's first import
             return run_inline(
                 self._plan,
                 pending,
@@ -245,7 +249,7 @@ class Evaluator:
             env=to_plain(s.env),
             policy_spec=spec.to_wire(),
             logs=self._directory.logs,
-            environment=renderer.env if renderer is not None else {},
+            environment=self._gl_environment(renderer),
             policy=self._policy_path if in_worker else None,
             policy_settings=to_plain(s.policy) if in_worker else None,
             video_fps=s.eval.video_fps,

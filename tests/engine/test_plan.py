@@ -1,0 +1,88 @@
+"""The plan is fixed, balanced, and seeds every episode by LeRobot's rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proctor.benchmarks.protocol import Episode, Task
+from proctor.engine.plan import make_plan
+from proctor.errors import UsageError
+
+task_lists = st.lists(
+    st.builds(Task, st.sampled_from(["easy", "hard", "mt10"]), st.integers(0, 4), st.text(max_size=3), st.just(""), st.just(9)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda task: (task.group, task.task_id),
+)  # fmt: skip
+
+A, B = Task("a", 0, "reach-v3", "reach", 500), Task("b", 0, "push-v3", "push", 500)
+
+
+def test_episode_0_of_every_task_comes_before_episode_1_of_any() -> None:
+    assert make_plan([A, B], 2, 1000) == [
+        Episode(A, 0, 1000),
+        Episode(B, 0, 1000),
+        Episode(A, 1, 1001),
+        Episode(B, 1, 1001),
+    ]
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, n_episodes=st.integers(1, 8), seed=st.integers(0, 2**40))
+def test_episode_i_of_every_task_runs_with_seed_plus_i(tasks: list[Task], n_episodes: int, seed: int) -> None:
+    plan = make_plan(tasks, n_episodes, seed)
+    assert len(plan) == len(tasks) * n_episodes
+    assert all(episode.seed == seed + episode.index for episode in plan)
+    for task in tasks:
+        assert [episode.index for episode in plan if episode.task is task] == list(range(n_episodes))
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, n_episodes=st.integers(1, 8))
+def test_no_two_episodes_share_a_key(tasks: list[Task], n_episodes: int) -> None:
+    plan = make_plan(tasks, n_episodes, 0)
+    assert len({episode.key for episode in plan}) == len(plan)
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, n_episodes=st.integers(1, 8), data=st.data())
+def test_any_prefix_is_balanced_over_the_tasks(tasks: list[Task], n_episodes: int, data: st.DataObject) -> None:
+    plan = make_plan(tasks, n_episodes, 0)
+    length = data.draw(st.integers(0, len(plan)))
+    counts = Counter(dict.fromkeys(tasks, 0)) + Counter(episode.task for episode in plan[:length])
+    sizes = [counts[task] for task in tasks]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, few=st.integers(1, 5), more=st.integers(0, 5))
+def test_a_longer_plan_begins_with_the_shorter_one(tasks: list[Task], few: int, more: int) -> None:
+    assert make_plan(tasks, few + more, 7)[: few * len(tasks)] == make_plan(tasks, few, 7)
+
+
+@settings(deadline=None)
+@given(tasks=task_lists)
+def test_an_episode_does_not_depend_on_which_other_tasks_are_planned(tasks: list[Task]) -> None:
+    alone = make_plan(tasks[:1], 3, 5)
+    assert [episode for episode in make_plan(tasks, 3, 5) if episode.task is tasks[0]] == alone
+
+
+def test_a_task_named_twice_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"--env\.task names 'a' twice"):
+        make_plan([A, B, A], 3, 0)
+
+
+def test_one_task_may_stand_in_two_groups() -> None:
+    twin = Task("mt10", 4, "reach-v3", "reach", 500)
+    assert len(make_plan([A, twin], 2, 0)) == 4
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, n_episodes=st.integers(1, 3))
+def test_an_episode_survives_the_way_to_a_worker(tasks: list[Task], n_episodes: int) -> None:
+    for episode in make_plan(tasks, n_episodes, 3):
+        assert Episode.from_wire(episode.to_wire()) == episode
