@@ -21,7 +21,9 @@ def nothing_left_behind() -> Iterator[None]:
         child.kill()
     assert children == [], f"left behind: {children}"
     left = {number: target for number, target in _descriptors().items() if number not in before}
-    assert not any("memfd" in target or "eventfd" in target or "socket" in target for target in left.values()), left
+    assert not any("memfd" in target or "eventfd" in target or "socket" in target for target in left.values()), (
+        left
+    )
 
 
 def _descriptors() -> dict[int, str]:

@@ -38,7 +38,12 @@ def tiny_tree(
     """Return settings, as nested values, of a run on the tiny benchmark."""
     return {
         "policy": {"path": THOUGHTFUL, **(policy or {})},
-        "env": {"type": f"{TESTS / 'tiny.py'}:Tiny", "task": task, "scratch": str(output_dir.parent), **(env or {})},
+        "env": {
+            "type": f"{TESTS / 'tiny.py'}:Tiny",
+            "task": task,
+            "scratch": str(output_dir.parent),
+            **(env or {}),
+        },
         "eval": {"n_episodes": n_episodes, "batch_size": 2, **(eval or {})},
         "output_dir": str(output_dir),
         "display": "none",
@@ -46,7 +51,9 @@ def tiny_tree(
     }
 
 
-def run_tiny(output_dir: Path, live: Policy | None = None, watcher: Watcher | None = None, **options: Any) -> Evaluation:
+def run_tiny(
+    output_dir: Path, live: Policy | None = None, watcher: Watcher | None = None, **options: Any
+) -> Evaluation:
     """Evaluate on the tiny benchmark in this process."""
     settings = build_settings(tiny_tree(output_dir, **options))
     return evaluate_settings(settings, [watcher] if watcher is not None else [], live)

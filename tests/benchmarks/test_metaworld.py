@@ -68,7 +68,9 @@ for entry in plan:
 
 
 def rollouts(route: str, *plan: str) -> dict[str, str]:
-    done = subprocess.run([sys.executable, "-c", _ROLLOUT, route, *plan], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _ROLLOUT, route, *plan], capture_output=True, text=True, check=True
+    )
     return dict(line.split() for line in done.stdout.splitlines())  # type: ignore[misc]
 
 
@@ -202,7 +204,12 @@ def test_drawing_happens_on_a_look_only_and_a_filmed_look_is_drawn_once(renderer
 def metaworld_flags(directory: Path, **changes: Any) -> list[str]:
     tree: dict[str, Any] = {
         "policy": {"path": PIXELS, "placement": changes.pop("placement", "central")},
-        "env": {"type": "metaworld", "task": changes.pop("task", "reach-v3,door-open-v3"), **SMALL, **changes.pop("env", {})},
+        "env": {
+            "type": "metaworld",
+            "task": changes.pop("task", "reach-v3,door-open-v3"),
+            **SMALL,
+            **changes.pop("env", {}),
+        },
         "eval": {"n_episodes": changes.pop("n_episodes", 2), **changes},
         "output_dir": str(directory),
         "display": "none",
@@ -298,5 +305,3 @@ def test_without_gl_videos_are_left_out_and_the_run_goes_on(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert "no videos" in done.stdout
     assert not (tmp_path / "run" / "videos").exists()
-
-

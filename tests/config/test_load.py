@@ -68,7 +68,11 @@ def test_the_defaults_are_lerobots() -> None:
     assert (found.seed, found.eval.n_episodes, found.eval.batch_size) == (1000, 50, 0)
     assert found.eval.max_episodes_rendered == 0
     assert isinstance(found.env, MetaWorldSettings)
-    assert (found.env.camera_name, found.env.observation_height, found.env.observation_width) == ("corner2", 480, 480)
+    assert (found.env.camera_name, found.env.observation_height, found.env.observation_width) == (
+        "corner2",
+        480,
+        480,
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,13 @@ def test_a_policy_path_alone_means_a_python_policy() -> None:
 
 def test_constructor_arguments_given_as_flags_are_read_as_yaml() -> None:
     found = settings_from_flags(
-        [*BASE[1:], "--policy.path=my.py:Mine", "--policy.kwargs.a=0.5", "--policy.kwargs.b=[1, x]", "policy.kwargs.c=yes"]
+        [
+            *BASE[1:],
+            "--policy.path=my.py:Mine",
+            "--policy.kwargs.a=0.5",
+            "--policy.kwargs.b=[1, x]",
+            "policy.kwargs.c=yes",
+        ]
     )
     assert isinstance(found.policy, PythonPolicySettings)
     assert found.policy.kwargs == {"a": 0.5, "b": [1, "x"], "c": True}
@@ -259,7 +269,17 @@ def test_an_empty_section_of_a_file_is_its_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["- a list", "just text", "env: [", "", "eval: 5", "nonsense: 1", "1: 2", "config_path: other.yaml", "seed: [1]"],
+    [
+        "- a list",
+        "just text",
+        "env: [",
+        "",
+        "eval: 5",
+        "nonsense: 1",
+        "1: 2",
+        "config_path: other.yaml",
+        "seed: [1]",
+    ],
 )
 def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "run.yaml"

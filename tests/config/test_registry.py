@@ -60,13 +60,17 @@ def test_somebody_elses_benchmark_is_found_by_its_entry_point(
         policy_path("kitchen")
 
 
-def test_somebody_elses_policy_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_elses_policy_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(tmp_path, "proctor.policies", "clever", "clever:Policy")
     monkeypatch.syspath_prepend(tmp_path)
     assert policy_path("clever") == "clever:Policy"
 
 
-def test_our_own_names_are_not_taken_over_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_names_are_not_taken_over_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(tmp_path, "proctor.policies", "random", "other:Random")
     monkeypatch.syspath_prepend(tmp_path)
     assert policy_path("random") == POLICIES["random"]

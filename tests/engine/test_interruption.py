@@ -73,7 +73,9 @@ def test_episodes_in_flight_may_finish_after_the_first_ctrl_c(tmp_path: Path) ->
 
 
 def test_a_second_ctrl_c_is_immediate_even_if_a_worker_hangs(tmp_path: Path) -> None:
-    tree = tiny_tree(tmp_path / "run", env={"mischief": "step.hang:c:*:1"}, eval={"stop_grace": 3600}, display="plain")
+    tree = tiny_tree(
+        tmp_path / "run", env={"mischief": "step.hang:c:*:1"}, eval={"stop_grace": 3600}, display="plain"
+    )
     process = start_cli("eval", *flags(tree))
     wait_until(lambda: stored(tmp_path / "run") >= 1)
     process.send_signal(signal.SIGINT)

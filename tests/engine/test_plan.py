@@ -13,11 +13,18 @@ from proctor.engine.plan import make_plan
 from proctor.errors import UsageError
 
 task_lists = st.lists(
-    st.builds(Task, st.sampled_from(["easy", "hard", "mt10"]), st.integers(0, 4), st.text(max_size=3), st.just(""), st.just(9)),
+    st.builds(
+        Task,
+        group=st.sampled_from(["easy", "hard", "mt10"]),
+        task_id=st.integers(0, 4),
+        name=st.text(max_size=3),
+        prompt=st.just("do it"),
+        max_steps=st.just(9),
+    ),
     min_size=1,
     max_size=6,
     unique_by=lambda task: (task.group, task.task_id),
-)  # fmt: skip
+)
 
 A, B = Task("a", 0, "reach-v3", "reach", 500), Task("b", 0, "push-v3", "push", 500)
 

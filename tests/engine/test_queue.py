@@ -269,7 +269,11 @@ def test_an_error_that_is_tried_again_counts_as_what_it_came_to(
     plan = planned(1, len(outcomes))
     prefix, ended = Prefix(plan), dict[EpisodeKey, bool | None]()
     events = list(zip(plan, outcomes, strict=True))
-    again = [(plan[place], retried[place]) for place in range(min(len(outcomes), len(retried))) if outcomes[place] is None]
+    again = [
+        (plan[place], retried[place])
+        for place in range(min(len(outcomes), len(retried)))
+        if outcomes[place] is None
+    ]
     for episode, success in [*data.draw(st.permutations(events)), *data.draw(st.permutations(again))]:
         prefix.add(episode.key, success)
         ended[episode.key] = success

@@ -32,7 +32,9 @@ def test_what_goes_wrong_once_costs_no_episode(tmp_path: Path, reference: Digest
     step = "0" if deed.startswith(("reset", "observe")) else "1"
     evaluation = run_tiny(tmp_path / "run", env={"mischief": f"{deed}!:b:2:{step}"}, limits=LIMITS)
     assert digests(evaluation) == reference
-    assert {record.key: record.attempts for record in evaluation.records if record.attempts > 1} == {("b", 0, 2): 2}
+    assert {record.key: record.attempts for record in evaluation.records if record.attempts > 1} == {
+        ("b", 0, 2): 2
+    }
     with EpisodeTable(tmp_path / "run" / "run.sqlite", read_only=True) as table:
         ((reason,),) = table._db.execute("SELECT reason FROM attempts").fetchall()
     assert DEEDS[deed] in reason

@@ -101,7 +101,9 @@ def _expected(value: Any) -> Any:
 
 
 def test_json_on_disk_is_strict(tmp_path: Path) -> None:
-    write_json(tmp_path / "file", {"a": [math.nan, math.inf, -math.inf, 1.5], "b": (1, math.nan), "c": {"d": None}})
+    write_json(
+        tmp_path / "file", {"a": [math.nan, math.inf, -math.inf, 1.5], "b": (1, math.nan), "c": {"d": None}}
+    )
     text = (tmp_path / "file").read_text()
     assert strict(text) == {"a": [None, None, None, 1.5], "b": [1, None], "c": {"d": None}}
     assert text.endswith("\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import sqlite3
 import subprocess
@@ -128,7 +127,11 @@ def test_an_error_may_be_tried_again_and_its_result_takes_its_place(path: Path) 
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 9)), max_size=4), max_size=6))
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 9)), max_size=4), max_size=6
+    )
+)
 def test_the_first_finished_result_of_an_episode_stands_whatever_comes_after(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[int, bool, int]]]
 ) -> None:
@@ -276,7 +279,7 @@ def test_a_disk_that_fills_up_keeps_what_was_written_and_says_so(path: Path) -> 
         pages = table._db.execute("PRAGMA page_count").fetchone()[0]
         # SQLite's own limit on the file's size fails just as a full disk does.
         table._db.execute(f"PRAGMA max_page_count={pages}")
-        with pytest.raises(StoreError, match="full.*Free some space"):
+        with pytest.raises(StoreError, match=r"full.*Free some space"):
             table.write([finished(index, error="x" * 10_000) for index in range(1, 20)])
         assert set(read(path)) == {finished(0).key}
         table._db.execute("PRAGMA max_page_count=1000000")
@@ -337,7 +340,7 @@ def test_closing_leaves_no_descriptor(path: Path) -> None:
     open_files = []
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            open_files.append(os.readlink(entry))
+            open_files.append(str(entry.readlink()))
         except OSError:
             continue  # the listing's own descriptor
     assert not [target for target in open_files if target.startswith(str(path))]

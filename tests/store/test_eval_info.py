@@ -77,9 +77,7 @@ SOME = [
 ]
 
 # Per task: what became of its episodes 0, 1, 2, ...; None is an error.
-outcomes = st.lists(
-    st.lists(st.none() | st.booleans(), max_size=5), min_size=len(TASKS), max_size=len(TASKS)
-)
+outcomes = st.lists(st.lists(st.none() | st.booleans(), max_size=5), min_size=len(TASKS), max_size=len(TASKS))
 
 
 def records_of(outcomes: Sequence[Sequence[bool | None]]) -> list[EpisodeRecord]:

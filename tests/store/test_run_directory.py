@@ -49,7 +49,9 @@ def plan(n_episodes: int) -> list[Episode]:
 @pytest.mark.usefixtures("in_an_empty_place")
 def test_the_default_place_is_lerobots() -> None:
     moment = time.mktime((2026, 11, 15, 9, 8, 7, 0, 0, -1))
-    assert default_directory("metaworld_expert", moment) == Path("outputs/eval/2026-11-15/09-08-07_metaworld_expert")
+    assert default_directory("metaworld_expert", moment) == Path(
+        "outputs/eval/2026-11-15/09-08-07_metaworld_expert"
+    )
 
 
 @pytest.mark.usefixtures("in_an_empty_place")
@@ -212,7 +214,12 @@ def test_half_written_videos_and_empty_logs_are_removed_and_the_rest_is_kept(run
     videos = run.path / "videos" / "easy_0"
     videos.mkdir(parents=True)
     run.logs.mkdir()
-    kept = [videos / "eval_episode_0.mp4", run.logs / "worker-0.log", run.logs / "notes.txt", run.path / "run.sqlite"]
+    kept = [
+        videos / "eval_episode_0.mp4",
+        run.logs / "worker-0.log",
+        run.logs / "notes.txt",
+        run.path / "run.sqlite",
+    ]
     gone = [videos / "eval_episode_1.mp4.part", run.logs / "worker-1.log"]
     for file in [*kept, *gone]:
         file.write_text("" if file == gone[1] else "something")
@@ -252,7 +259,9 @@ def test_a_refused_command_never_removes_somebody_elses_files(run: RunDirectory,
     assert file.read_text() == "precious"
 
 
-def test_a_refused_command_does_not_remove_the_directory_that_another_process_has_locked(run: RunDirectory) -> None:
+def test_a_refused_command_does_not_remove_the_directory_that_another_process_has_locked(
+    run: RunDirectory,
+) -> None:
     run.logs.mkdir()
     with RunLock(run.path):
         run.remove_if_unused()

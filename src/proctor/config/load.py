@@ -90,12 +90,11 @@ def _section(tree: Nested, name: str) -> Nested:
 
 
 def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
-    known = known_names(sections)
+    known = {f"--{name}" for name in known_names(sections)}
     for name in _dotted(tree, sections):
-        if name not in known:
-            raise UsageError(
-                f"unknown flag --{name}.{did_you_mean(f'--{name}', [f'--{n}' for n in known])} See: proctor eval --help"
-            )
+        flag = f"--{name}"
+        if flag not in known:
+            raise UsageError(f"unknown flag {flag}.{did_you_mean(flag, known)} See: proctor eval --help")
 
 
 def known_names(sections: Mapping[str, type[Any]]) -> set[str]:

@@ -207,6 +207,10 @@ class Coordinator:
 
     def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
         episode = worker.assigned.popleft()
+        if worker.finished and record.timing["build"]:  # a worker's first build pays for imports, too
+            self._totals.build = min(self._totals.build or record.timing["build"], record.timing["build"])
+        if self._totals.build:
+            self._queue.set_costs(self._totals.build, self._totals.mean_episode())
         worker.finished += 1
         self._queue.ended(episode)
         video = self._job.video_path(episode)
@@ -434,12 +438,13 @@ class _Totals:
         self.ended: set[EpisodeKey] = set()
         self.errors: set[EpisodeKey] = set()
         self.finished = 0
+        self.build = 0.0
         self.steps_of_the_gone = 0
         self._seconds = 0.0
 
     def add(self, record: EpisodeRecord) -> None:
         self.finished += record.status == "finished"
-        self._seconds += record.seconds
+        self._seconds += record.seconds - record.timing.get("build", 0.0)
 
     def mean_episode(self) -> float:
         """Seconds of an episode so far; long, as long as nothing is known."""

@@ -14,6 +14,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 
+import msgpack
+
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
@@ -132,12 +134,12 @@ class PolicyServer:
             slot = self._slots.get(number)
             if slot is None:
                 continue  # its worker died between asking and now
-            header, window = slot.request()
-            if header["generation"] != self._generation:
+            generation, first, window = slot.request()
+            if generation != self._generation:
                 self._taken.discard(number)
                 continue
-            if "episode" in header:
-                self._seats[number] = Seat(self._policy, Episode.from_wire(header["episode"]))
+            if first:
+                self._seats[number] = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
             seats.append(self._seats[number])
             windows.append(window)
             asking.append((number, slot))

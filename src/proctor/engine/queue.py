@@ -15,8 +15,9 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey
 
 TaskKey = tuple[str, int]
 
-AFFINITY_ROUNDS = 8
-"""A worker may run ahead of the head of the plan by this many episodes of its task."""
+LEAST_ROUNDS = 2
+MOST_BUILDING = 0.05
+"""The share of the time that building simulators may take: the shorter episodes are, the longer a worker stays."""
 
 
 def task_key(episode: Episode) -> TaskKey:
@@ -38,7 +39,8 @@ class EpisodeQueue:
         self._waiting: dict[TaskKey, list[tuple[int, Episode]]] = {}
         for episode in pending:
             self.put_back(episode)
-        self._window = AFFINITY_ROUNDS * max(1, len({task_key(episode) for episode in plan}))
+        self._tasks = max(1, len({task_key(episode) for episode in plan}))
+        self._window = LEAST_ROUNDS * self._tasks
         self._max_open = max_open_tasks
         self._in_flight: Counter[TaskKey] = Counter()
 
@@ -49,6 +51,11 @@ class EpisodeQueue:
         """Add an episode at its place of the plan: a new one, or one whose attempt came to nothing."""
         entry = (self._place[episode.key], episode)
         insort(self._waiting.setdefault(task_key(episode), []), entry, key=lambda item: item[0])
+
+    def set_costs(self, build_seconds: float, episode_seconds: float) -> None:
+        """Tell what a switch and an episode cost, so that workers stay with a task for long enough."""
+        rounds = build_seconds / (MOST_BUILDING * max(episode_seconds, 1e-6))
+        self._window = max(LEAST_ROUNDS, round(rounds)) * self._tasks
 
     def take(self, held: TaskKey | None) -> Episode | None:
         """Return the next episode for a worker that has a simulator for `held`, or `None`: it must wait."""

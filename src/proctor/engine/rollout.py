@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator
 from proctor.engine.meter import Meter
-from proctor.engine.seat import Seat, answer, looked_at
+from proctor.engine.seat import Seat, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
 from proctor.engine.windows import Windows
 from proctor.errors import SimulatorError
@@ -62,7 +62,7 @@ class View:
 
     keys: Look
     drawn: bool
-    shapes: Mapping[str, tuple[tuple[int, ...], str]]
+    shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]  # in the order in which keys enter the digest
     offsets: tuple[int, ...]
     stride: int | None
 
@@ -70,11 +70,11 @@ class View:
     def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> View:
         """Return the view of a policy on a benchmark."""
         keys = looked_at(policy, benchmark)
-        features = {key: benchmark.every[key] for key in keys}
+        features = {key: benchmark.every[key] for key in sorted(keys)}
         return cls(
             keys=keys,
             drawn=any(feature.drawn for feature in features.values()),
-            shapes={key: (feature.shape, feature.dtype) for key, feature in features.items()},
+            shapes={key: (feature.shape, np.dtype(feature.dtype)) for key, feature in features.items()},
             offsets=policy.observation_offsets,
             stride=policy.action_steps,
         )
@@ -140,7 +140,7 @@ def run_episode(
         sum_reward=math.fsum(rewards),
         max_reward=max(rewards),
         steps=step,
-        metrics=metrics,
+        metrics={name: float(value) for name, value in metrics.items()},
         digest=digest.hexdigest(),
         **meter.episode_totals(),
     )
@@ -148,8 +148,7 @@ def run_episode(
 
 def _take(outcome: Outcome, rewards: list[float], metrics: dict[str, float]) -> None:
     rewards.append(float(outcome.reward))
-    for name, value in outcome.metrics.items():
-        metrics[name] = float(value)  # the last step's value stands for the episode
+    metrics.update(outcome.metrics)  # the last step's value stands for the episode
 
 
 def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Observation:
@@ -159,22 +158,22 @@ def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Obs
         meter.enter(Phase.DRAW)
         meter.drew()
     observation = simulator.observe()
-    for key in sorted(view.keys):
-        array = observation.get(key)
-        _check(key, array, view)
+    seen: Observation = {}
+    for key, (shape, dtype) in view.shapes.items():
+        array = seen[key] = observation.get(key)
+        _check(key, array, shape, dtype)
         digest.update(np.ascontiguousarray(array).data)
-    return {key: observation[key] for key in view.keys}
+    return seen
 
 
-def _check(key: str, array: Any, view: View) -> None:
+def _check(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if not isinstance(array, np.ndarray):
         raise SimulatorError(f"the simulator gave no array for '{key}'")
-    shape, dtype = view.shapes[key]
     if array.shape != shape or array.dtype != dtype:
         raise SimulatorError(
             f"the simulator gave '{key}' as {array.dtype}{array.shape}, its benchmark says {dtype}{shape}"
         )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if dtype.kind == "f" and not all_finite(array):
         raise SimulatorError(f"the simulator gave NaN or infinity in '{key}'")
 
 

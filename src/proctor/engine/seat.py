@@ -6,6 +6,7 @@ process. So every placement gives the same bits and the same errors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,9 +69,14 @@ def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
         )
     if array.dtype.kind not in "fiu":
         raise PolicyError(_blame(seat, f"returned actions of type {array.dtype}; numbers are needed"))
-    if not np.isfinite(array).all():
+    if not all_finite(array):
         raise PolicyError(_blame(seat, "returned an action with NaN or infinity"))
     return array
+
+
+def all_finite(array: NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite. A finite sum says so at half the cost of looking at each."""
+    return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
 
 
 def _blame(seat: Seat, what: str) -> str:

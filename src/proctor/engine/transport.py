@@ -33,7 +33,7 @@ _PAGE = 4096
 # The file is sparse: only what is written takes memory, so a generous size costs nothing.
 _SLOT_BYTES = _PAGE + REQUEST_BYTES + RESPONSE_BYTES
 
-_SINCE, _PHASE, _STEPS, _DRAWS, _STATE, _GENERATION = 0, 8, 16, 24, 32, 36
+_SINCE, _PHASE, _STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 0, 8, 16, 24, 32, 36, 40
 # Native formats: they move a number in one instruction. "=d" would write it byte by byte, and the watchdog
 # could read half of the old time and half of the new.
 _F64, _U32, _U64 = struct.Struct("@d"), struct.Struct("@I"), struct.Struct("@Q")
@@ -94,13 +94,98 @@ def new_memory(name: str, size: int) -> int:
     return descriptor
 
 
+Array = NDArray[Any]
+Entry = tuple[str, str, tuple[int, ...], int]
+"""A key, the dtype and shape of its array, and its place in the body."""
+
+
+class Region:
+    """A part of a slot through which one side sends arrays to the other.
+
+    A small header, then the layout of the arrays, then the arrays. The layout hardly ever changes within an
+    episode, so it is written only when it does, and both sides keep NumPy views on the arrays' places.
+    """
+
+    _HEADER, _LAYOUT, _BODY = 64, 1 << 16, 1 << 17
+
+    def __init__(self, memory: mmap.mmap, start: int, room: int) -> None:
+        self._memory, self._start, self._room = memory, start, room
+        self._signature: Any = None
+        self._version = 0
+        self._views: list[list[tuple[str, Array]]] = []
+
+    def release(self) -> None:
+        """Drop the views, which would keep the memory from being unmapped."""
+        self._views, self._signature, self._version = [], None, 0
+
+    def write(self, header: bytes, window: Sequence[Observation]) -> None:
+        """Write a header and a window. An observation that stands in it twice (the first does) is sent once."""
+        unique = {id(observation): observation for observation in window}
+        signature = (
+            [list(unique).index(id(observation)) for observation in window] if len(window) > 1 else None,
+            [[(key, a.dtype, a.shape) for key, a in observation.items()] for observation in unique.values()],
+        )
+        if signature != self._signature:
+            self._lay_out(window, unique)
+            self._signature = signature
+        for observation, views in zip(unique.values(), self._views, strict=True):
+            for array, (_, view) in zip(observation.values(), views, strict=True):
+                view[...] = array
+        _U32.pack_into(self._memory, self._start, len(header))
+        if header:
+            if len(header) > self._LAYOUT - self._HEADER:
+                raise SimulatorError(f"a prompt and task of {len(header)} bytes; at most {self._LAYOUT} fit")
+            self._memory[self._start + self._HEADER : self._start + self._HEADER + len(header)] = header
+
+    def _lay_out(self, window: Sequence[Observation], unique: dict[int, Observation]) -> None:
+        entries: list[list[Entry]] = []
+        place = 0
+        for observation in unique.values():
+            entries.append([])
+            for key, array in observation.items():
+                entries[-1].append((key, array.dtype.str, array.shape, place))
+                place += (array.nbytes + 63) & ~63  # aligned, so that NumPy works on it in place
+        order = [list(unique).index(id(observation)) for observation in window]
+        packed: bytes = msgpack.packb((order, entries))
+        if self._BODY + place > self._room or len(packed) > self._BODY - self._LAYOUT:
+            raise SimulatorError(f"a message of {place / 2**20:.0f} MB; at most {self._room >> 20} MB fit")
+        self._version += 1
+        self._views = [self._view(observation) for observation in entries]
+        start = self._start + self._LAYOUT
+        self._memory[start : start + len(packed)] = packed
+        _U32.pack_into(self._memory, self._start + 8, len(packed))
+        _U32.pack_into(self._memory, self._start + 4, self._version)
+
+    def read(self) -> tuple[bytes, list[Observation]]:
+        """Return header and window, copied: the writer writes here again, and a policy may keep what it saw."""
+        (version,) = _U32.unpack_from(self._memory, self._start + 4)
+        if version != self._version:
+            (length,) = _U32.unpack_from(self._memory, self._start + 8)
+            start = self._start + self._LAYOUT
+            self._signature, entries = msgpack.unpackb(self._memory[start : start + length])
+            self._views = [self._view(observation) for observation in entries]
+            self._version = version
+        unique = [{key: view.copy() for key, view in views} for views in self._views]
+        (length,) = _U32.unpack_from(self._memory, self._start)
+        start = self._start + self._HEADER
+        return self._memory[start : start + length], [unique[place] for place in self._signature]
+
+    def _view(self, entries: Sequence[Entry]) -> list[tuple[str, Array]]:
+        body = self._start + self._BODY
+        return [
+            (key, np.frombuffer(self._memory, dtype, math.prod(shape), body + place).reshape(shape))
+            for key, dtype, shape, place in entries
+        ]
+
+
 class Slot:
     """One worker's shared memory and bell; both ends use this class."""
 
     def __init__(self, memory: int, bell: int) -> None:
         self.memory_fd, self.bell = memory, bell
         self._map = mmap.mmap(memory, _SLOT_BYTES)
-        self._bytes: NDArray[np.uint8] | None = np.frombuffer(self._map, np.uint8)
+        self._request = Region(self._map, _PAGE, REQUEST_BYTES)
+        self._response = Region(self._map, _PAGE + REQUEST_BYTES, RESPONSE_BYTES)
         self.phase = PhaseCell(self._map)
 
     @classmethod
@@ -116,17 +201,13 @@ class Slot:
     def close(self) -> None:
         """Free this process's end. Only when no lane can be answering here; else the last reference frees it."""
         if not self._map.closed:
-            self._bytes = None
+            self._request.release()
+            self._response.release()
             self._map.close()
             os.close(self.memory_fd)
             os.close(self.bell)
 
     __del__ = close
-
-    @property
-    def state(self) -> State:
-        """Whose turn it is."""
-        return State(_U32.unpack_from(self._map, _STATE)[0])
 
     @property
     def generation(self) -> int:
@@ -149,13 +230,12 @@ class Slot:
 
     # The worker's end.
 
-    def ask(
-        self, header: dict[str, Any], window: Sequence[Observation], host_bell: int, generation: int
-    ) -> NDArray[Any]:
+    def ask(self, header: bytes, window: Sequence[Observation], host_bell: int, generation: int) -> Array:
         """Send a window to the host and wait for the chunk. Raises `HostLost` when the host died meanwhile."""
         if self.generation != generation:
             raise HostLost
-        self._write(_PAGE, REQUEST_BYTES, {**header, "generation": generation}, window)
+        self._request.write(header, window)
+        _U32.pack_into(self._map, _ASKED_OF, generation)
         _U32.pack_into(self._map, _STATE, State.ASKED)
         ring(host_bell)
         while True:
@@ -163,11 +243,11 @@ class Slot:
             if self.generation != generation:
                 _U32.pack_into(self._map, _STATE, State.FREE)
                 raise HostLost
-            if self.state is State.ANSWERED:
+            if _U32.unpack_from(self._map, _STATE)[0] == State.ANSWERED:
                 break
         _U32.pack_into(self._map, _STATE, State.FREE)
-        _, (answer,) = self._read(_PAGE + REQUEST_BYTES)
-        chunk: NDArray[Any] = answer["chunk"]
+        _, (answer,) = self._response.read()
+        chunk: Array = answer["chunk"]
         return chunk
 
     # The host's end.
@@ -176,55 +256,15 @@ class Slot:
         """Whether a request waits."""
         return bool(_U32.unpack_from(self._map, _STATE)[0] == State.ASKED)
 
-    def request(self) -> tuple[dict[str, Any], list[Observation]]:
-        """Return the waiting request: its header and its window, copied out of the shared memory."""
-        return self._read(_PAGE)
+    def request(self) -> tuple[int, bytes, list[Observation]]:
+        """Return the waiting request: the host's generation it is meant for, its header and its window."""
+        return (int(_U32.unpack_from(self._map, _ASKED_OF)[0]), *self._request.read())
 
-    def answer(self, chunk: NDArray[Any]) -> None:
+    def answer(self, chunk: Array) -> None:
         """Give the chunk to the worker."""
-        self._write(_PAGE + REQUEST_BYTES, RESPONSE_BYTES, {}, [{"chunk": chunk}])
+        self._response.write(b"", [{"chunk": chunk}])
         _U32.pack_into(self._map, _STATE, State.ANSWERED)
         ring(self.bell)
-
-    def _write(self, start: int, room: int, header: dict[str, Any], window: Sequence[Observation]) -> None:
-        # A header with the arrays' places, then the arrays, aligned so that NumPy reads them in place.
-        # An observation that stands in the window twice (the first one does) is sent once.
-        layout, arrays, place = [], [], 0
-        sent: dict[int, list[tuple[str, str, tuple[int, ...], int]]] = {}
-        for observation in window:
-            if id(observation) in sent:
-                layout.append(sent[id(observation)])
-                continue
-            entries = sent[id(observation)] = []
-            for key, value in observation.items():
-                array = np.ascontiguousarray(value)
-                entries.append((key, array.dtype.str, array.shape, place))
-                arrays.append((place, array))
-                place += (array.nbytes + 63) & ~63
-            layout.append(entries)
-        packed = msgpack.packb((header, layout))
-        body = start + ((4 + len(packed) + 63) & ~63)
-        if body + place > start + room:
-            raise SimulatorError(f"an observation window of {place / 2**20:.0f} MB; at most {room >> 20} MB fit")
-        _U32.pack_into(self._map, start, len(packed))
-        self._map[start + 4 : start + 4 + len(packed)] = packed
-        assert self._bytes is not None
-        for offset, array in arrays:
-            self._bytes[body + offset : body + offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-
-    def _read(self, start: int) -> tuple[dict[str, Any], list[Observation]]:
-        (length,) = _U32.unpack_from(self._map, start)
-        header, layout = msgpack.unpackb(self._map[start + 4 : start + 4 + length])
-        body = start + ((4 + length + 63) & ~63)
-        window: list[Observation] = []
-        for entries in layout:
-            observation: Observation = {}
-            for key, dtype, shape, place in entries:
-                # A copy: the worker writes here again, while a policy may keep what it was shown.
-                flat = np.frombuffer(self._map, dtype, count=math.prod(shape), offset=body + place).copy()
-                observation[key] = flat.reshape(shape)
-            window.append(observation)
-        return header, window
 
 
 def ring(bell: int) -> None:

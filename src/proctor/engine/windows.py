@@ -28,6 +28,8 @@ class Windows:
 
     def needs(self, step: int, next_ask: int) -> bool:
         """Whether `step` lies in the window at `next_ask`, or may lie in a later one."""
+        if self._reach == 0:
+            return step == next_ask
         if step - next_ask in self._offsets:
             return True
         if self._stride is None:
@@ -39,6 +41,9 @@ class Windows:
 
     def add(self, step: int, observation: Observation) -> None:
         """Keep an observation as long as a window can still reach it."""
+        if self._reach == 0:
+            self._kept = {step: observation}
+            return
         self._kept[step] = observation
         for old in [kept for kept in self._kept if kept < step - self._reach and kept != 0]:
             del self._kept[old]

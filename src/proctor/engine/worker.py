@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgpack
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
@@ -45,18 +46,18 @@ class RemoteActor:
 
     def __init__(self, slot: Slot, host_bell: int) -> None:
         self._slot, self._host_bell = slot, host_bell
-        self._first: dict[str, Any] = {}
+        self._first = b""
         self._generation = 0
 
     def begin(self, episode: Episode) -> None:
         """The host learns of the episode with its first question."""
-        self._first = {"episode": episode.to_wire()}
+        self._first = msgpack.packb(episode.to_wire())
         self._generation = self._slot.generation
 
     def act(self, window: Sequence[Observation]) -> NDArray[Any]:
         """Ask the host and wait."""
         chunk = self._slot.ask(self._first, window, self._host_bell, self._generation)
-        self._first = {}
+        self._first = b""
         return chunk
 
 

@@ -1,0 +1,100 @@
+"""What `import proctor` promises: these names, and almost no time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import proctor
+
+HEAVY = {
+    "pydantic",
+    "pydantic_core",
+    "rich",
+    "yaml",
+    "mujoco",
+    "metaworld",
+    "gymnasium",
+    "torch",
+    "av",
+    "scipy",
+    "pandas",
+}
+
+
+def imported_by(statement: str) -> set[str]:
+    """Return the top-level packages that a fresh interpreter has loaded after `statement`."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    assert proctor.__all__ == [
+        "Actions",
+        "Benchmark",
+        "BenchmarkSpec",
+        "Episode",
+        "EpisodeRecord",
+        "EvalResult",
+        "Feature",
+        "Observation",
+        "Outcome",
+        "Policy",
+        "PolicySpec",
+        "ProctorError",
+        "Rate",
+        "Simulator",
+        "Task",
+        "__version__",
+        "evaluate",
+    ]
+
+
+@pytest.mark.parametrize("name", proctor.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    found = getattr(proctor, name)
+    assert getattr(found, "__name__", name) in (name, "dict")  # Observation is an alias of dict
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    space: dict[str, object] = {}
+    exec("from proctor import *", space)
+    assert space.keys() - {"__builtins__"} == set(proctor.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'proctor' has no attribute 'evalute'"):
+        _ = proctor.evalute
+
+
+def test_importing_proctor_imports_nothing_of_weight() -> None:
+    loaded = imported_by("import proctor")
+    assert "proctor" in loaded
+    assert not loaded & (HEAVY | {"numpy", "msgpack", "sqlite3"})
+
+
+def test_importing_a_worker_imports_neither_settings_checks_nor_display_nor_simulators_nor_models() -> None:
+    loaded = imported_by("import proctor.engine.worker")
+    assert {"proctor", "numpy", "msgpack"} <= loaded
+    assert not loaded & HEAVY
+
+
+def test_importing_a_host_imports_no_more_than_a_worker_does() -> None:
+    loaded = imported_by("import proctor.engine.host")
+    assert "proctor" in loaded
+    assert not loaded & HEAVY
+
+
+def test_importing_the_coordinator_imports_no_simulator_and_no_model() -> None:
+    loaded = imported_by("import proctor.engine.coordinator")
+    assert "proctor" in loaded
+    assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av", "scipy", "pandas"}
+
+
+def test_importing_a_benchmark_never_imports_torch_or_a_simulator() -> None:
+    loaded = imported_by("import proctor.benchmarks.metaworld.benchmark")
+    assert "proctor" in loaded
+    assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av"}
