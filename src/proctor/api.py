@@ -12,7 +12,7 @@ from rich.console import Console
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.policies.protocol import Policy
-from proctor.policies.python import as_policy
+from proctor.policies.python import LIVE, as_policy
 from proctor.report.live import make_display
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
@@ -133,7 +133,7 @@ def evaluate(
     else:
         live = as_policy(policy, repr(policy))
         # Known by its class; what it holds is told by its fingerprint, if it has one.
-        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"live:{type(policy).__name__}"}
+        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{type(policy).__name__}"}
     checked = build_settings(tree)
     evaluation = evaluate_settings(checked, [make_display(Console(), checked.display)], live)
     if evaluation.error is not None:

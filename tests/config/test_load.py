@@ -81,7 +81,7 @@ def test_the_defaults_are_lerobots() -> None:
         "policy.type", "policy.path", "env.type", "env.task", "env.max_parallel_tasks", "env.obs_type",
         "env.camera_name", "env.observation_height", "env.observation_width", "env.visualization_height",
         "env.visualization_width", "eval.n_episodes", "eval.batch_size", "eval.use_async_envs",
-        "eval.max_episodes_rendered", "seed", "output_dir", "job_name", "resume", "config_path",
+        "eval.max_episodes_rendered", "seed", "output_dir", "job_name", "resume",
     ],
 )  # fmt: skip
 def test_the_names_that_people_type_for_lerobot_and_in_our_manual_are_flags(name: str) -> None:
@@ -142,6 +142,7 @@ def test_none_unsets_what_may_be_absent(word: str) -> None:
         ("--policy.placment=auto", "--policy.placement"),
         ("--limits.setp=1", "--limits.step"),
         ("--sed=1", "--seed"),
+        ("--config_pth=x.yaml", "--config_path"),
         ("--outputdir=x", "--output_dir"),
         ("--evl.n_episodes=5", "--eval.n_episodes"),
     ],

@@ -38,6 +38,17 @@ def test_a_live_policy_object_changes_nothing(tmp_path: Path, reference: Digests
     assert digests(run_tiny(tmp_path / "run", live=Thoughtful())) == reference
 
 
+@pytest.mark.parametrize("kind", ["random", "zero"])
+def test_a_policy_that_never_looks_runs_alike_everywhere(tmp_path: Path, kind: str) -> None:
+    central, worker = (
+        run_tiny(tmp_path / placement, policy={"path": None, "type": kind, "placement": placement})
+        for placement in ("central", "worker")
+    )
+    assert digests(central) == digests(worker)
+    assert len(set(digests(worker).values())) == 12
+    assert all(record.looks == 0 for record in worker.records)
+
+
 def test_recycled_workers_change_nothing(tmp_path: Path, reference: Digests) -> None:
     assert digests(run_tiny(tmp_path / "run", eval={"recycle_after": 1})) == reference
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.engine.plan import make_plan
-from proctor.engine.queue import AFFINITY_ROUNDS, EpisodeQueue, Prefix, TaskKey, task_key
+from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, Prefix, TaskKey, task_key
 
 A, B, C = "a", "b", "c"
 
@@ -35,16 +35,18 @@ class AnyInterleaving(RuleBasedStateMachine):
         n_tasks=st.integers(1, 5),
         n_episodes=st.integers(1, 24),
         max_open=st.integers(0, 3),
+        rounds=st.integers(LEAST_ROUNDS, 12),
         missing=st.sets(st.integers(0, 119), max_size=30),
     )
-    def begin(self, n_tasks: int, n_episodes: int, max_open: int, missing: set[int]) -> None:
+    def begin(self, n_tasks: int, n_episodes: int, max_open: int, rounds: int, missing: set[int]) -> None:
         plan = planned(n_tasks, n_episodes)
         self.place = {episode.key: place for place, episode in enumerate(plan)}
         # A resumed run: some of the plan has ended already.
         self.pending = [episode for place, episode in enumerate(plan) if place not in missing]
         self.queue = EpisodeQueue(plan, self.pending, max_open)
+        self.queue.set_costs(build_seconds=rounds * MOST_BUILDING, episode_seconds=1.0)
         self.max_open = max_open
-        self.window = AFFINITY_ROUNDS * n_tasks
+        self.window = rounds * n_tasks
         self.waiting = {episode.key: episode for episode in self.pending}
         self.in_flight: list[Episode] = []
         self.ended: list[EpisodeKey] = []
@@ -148,14 +150,14 @@ def test_no_worker_runs_further_ahead_of_the_head_of_the_plan_than_the_window(
                     queue.ended(episode)
             if busy[worker] is None and (taken := queue.take(held[worker])) is not None:
                 ahead = place[taken.key] - min(waiting)
-                assert ahead < AFFINITY_ROUNDS * n_tasks
+                assert ahead < LEAST_ROUNDS * n_tasks
                 waiting.remove(place[taken.key])
                 held[worker] = task_key(taken)
                 busy[worker] = (50 if plan.index(taken) % n_tasks in slow else 0, taken)
 
 
 def test_a_worker_whose_task_is_far_ahead_helps_with_the_slowest() -> None:
-    plan = planned(2, 3 * AFFINITY_ROUNDS)
+    plan = planned(2, 20)
     queue = EpisodeQueue(plan, plan)
     assert names([queue.take(None)]) == ["a0"]  # and this worker hangs on to it
     quick: list[Episode] = []
@@ -164,8 +166,36 @@ def test_a_worker_whose_task_is_far_ahead_helps_with_the_slowest() -> None:
         assert taken is not None
         quick.append(taken)
         queue.ended(taken)
-    assert len(quick) <= 2 * AFFINITY_ROUNDS
+    assert len(quick) <= 2 * LEAST_ROUNDS
     assert names(quick[-1:]) == ["a1"]
+
+
+@pytest.mark.parametrize(
+    ("build", "episode", "rounds"), [(0.0, 1.0, 2), (1.0, 1.0, 20), (0.1, 1.0, 2), (1.0, 4.0, 5)]
+)
+def test_the_dearer_a_switch_the_longer_a_worker_stays_with_its_task(
+    build: float, episode: float, rounds: int
+) -> None:
+    plan = planned(2, 40)
+    queue = EpisodeQueue(plan, plan)
+    queue.set_costs(build, episode)
+    first = queue.take((A, 0))
+    assert first is not None
+    queue.ended(first)
+    stayed = 0
+    while (taken := queue.take((B, 0))) is not None and taken.task.name == B:
+        stayed += 1
+        # Somebody works on b all the time, so that only the window holds this worker there.
+        if stayed > 1:
+            queue.ended(taken)
+    # b0 stands one place before a1, which is the head of the plan.
+    assert stayed == rounds + 1
+
+
+def test_an_episode_that_took_no_time_at_all_does_no_harm() -> None:
+    queue = EpisodeQueue(planned(2, 3), planned(2, 3))
+    queue.set_costs(0.1, 0.0)
+    assert names([queue.take((B, 0)) for _ in range(3)]) == ["b0", "b1", "b2"]
 
 
 def test_workers_spread_over_the_tasks_at_first() -> None:
@@ -175,6 +205,7 @@ def test_workers_spread_over_the_tasks_at_first() -> None:
 
 def test_a_worker_keeps_its_task() -> None:
     queue = EpisodeQueue(planned(3, 5), planned(3, 5))
+    queue.set_costs(build_seconds=1.0, episode_seconds=1.0)
     taken = []
     for _ in range(4):
         episode = queue.take((B, 0))

@@ -150,6 +150,8 @@ def test_an_episodes_answers_do_not_depend_on_who_shares_its_batches(calls: list
         np.zeros((7, 2), np.float64),
         np.ones((1, 2), np.int64),
         np.zeros((3, 2), np.float16),
+        np.full((2, 2), 3e38, np.float32),
+        np.full((2, 2), 1.7e308),
         [[0.5, 1], [0, 0.25]],
     ],
 )
@@ -173,6 +175,7 @@ def test_a_chunk_of_numbers_is_taken_as_it_is(chunk: Any) -> None:
         (None, r"shape \(\)"),
         ([[0.0, np.nan]], "NaN or infinity"),
         ([[np.inf, 0.0]], "NaN or infinity"),
+        ([[np.inf, -np.inf]], "NaN or infinity"),
         ([["left", "right"]], "numbers are needed"),
         ([[True, False]], "numbers are needed"),
         ([[1j, 0]], "numbers are needed"),

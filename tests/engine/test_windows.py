@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import Any
 
@@ -107,7 +106,6 @@ def test_an_observation_is_kept_only_as_long_as_a_window_can_reach_it(
             frames.append(weakref.ref(frame))
             windows.add(step, frame)
             del frame
-    gc.collect()
     alive = sum(reference() is not None for reference in frames)
     # Those within reach, and the first, which stands for all before the start.
     assert 1 <= alive <= -min(offsets) + 2

@@ -334,6 +334,53 @@ def test_a_run_without_sessions_took_no_time(path: Path) -> None:
         assert table.wall_and_startup() == (0.0, 0.0)
 
 
+# Looking at a run.
+
+
+def test_a_run_can_be_looked_at_while_it_is_written(path: Path) -> None:
+    with EpisodeTable(path) as table, EpisodeTable(path, read_only=True) as reader:
+        assert reader.records() == []
+        table.write([finished(0)])
+        assert reader.records() == [finished(0)]
+        table.write([finished(1)])
+        assert reader.finished_keys() == {finished(0).key, finished(1).key}
+
+
+def test_looking_changes_nothing_and_makes_nothing(path: Path) -> None:
+    with pytest.raises(StoreError):
+        EpisodeTable(path, read_only=True)
+    assert not path.exists()
+    with EpisodeTable(path) as table:
+        table.write([finished(0)])
+    with EpisodeTable(path, read_only=True) as reader:
+        with pytest.raises(StoreError, match="readonly"):
+            reader.write([finished(1)])
+        with pytest.raises(StoreError, match="readonly"):
+            reader.set_meta("identity", {})
+    assert read(path) == {finished(0).key: finished(0)}
+
+
+@pytest.mark.parametrize("name", ["a b", "100%41", "what?mode=memory", "a#b", "Läufe", "a;b&c=d"])
+def test_a_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name / "run.sqlite"
+    path.parent.mkdir()
+    with EpisodeTable(path) as table:
+        table.write([finished(0)])
+    assert path.exists()
+    with EpisodeTable(path, read_only=True) as reader:
+        assert reader.records() == [finished(0)]
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_a_relative_path_is_relative_to_the_present_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with EpisodeTable(Path("run.sqlite")) as table:
+        table.write([finished(0)])
+    assert set(read(tmp_path / "run.sqlite")) == {finished(0).key}
+
+
 def test_closing_leaves_no_descriptor(path: Path) -> None:
     with EpisodeTable(path) as table:
         table.write([finished()])

@@ -60,7 +60,8 @@ def test_execution_settings_never_change_the_identity(delay: float, parallel: in
 
 @pytest.mark.parametrize("name", ["max_parallel_tasks", "visualization_height", "visualization_width"])
 def test_open_tasks_and_the_size_of_videos_may_change_on_meta_world(name: str) -> None:
-    changed = dataclasses.replace(MetaWorldSettings(), **{name: 7})
+    values: dict[str, Any] = {name: 7}
+    changed = dataclasses.replace(MetaWorldSettings(), **values)
     assert identity_fields(changed) == identity_fields(MetaWorldSettings())
 
 

@@ -48,9 +48,13 @@ def _conclude(evaluation: Evaluation, errors: Console) -> int:
         errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
         return evaluation.error.exit_status
     if evaluation.stopped_by is not None:
+        status = EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
+        if not evaluation.info:
+            errors.print("stopped before the first episode; nothing was stored")
+            return status
         left = len(evaluation.plan) - len(evaluation.records)
         errors.print(Text(f"stopped with {left} episodes to go. To go on: {resume}"), soft_wrap=True)
-        return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
+        return status
     if any(record.status == "error" for record in evaluation.records):
         errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS

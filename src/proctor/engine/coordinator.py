@@ -18,20 +18,18 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.child import describe_exit
 from proctor.engine.crew import Worker, WorkerRecipe
-from proctor.engine.events import Progress, Watcher
+from proctor.engine.events import Watcher
 from proctor.engine.hosts import Host, HostProcess, HostRecipe, HostThread
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import Channel, Message
-from proctor.engine.queue import EpisodeQueue, Prefix
+from proctor.engine.queue import EpisodeQueue
+from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.errors import PolicyError, PolicyHostError, ProctorError, RunError, StoreError
-from proctor.stats.intervals import wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 
 TICK = 0.25
 POLITE_SECONDS = 3.0
-SHORT_EPISODE = 0.5
-"""Episodes shorter than this are handed out one ahead; longer ones not, so that the last are shared evenly."""
 HOPELESS = 12
 """Failed attempts after which a run that has not ended a single episode is given up."""
 
@@ -60,6 +58,11 @@ class Ending:
     startup: float = 0.0
 
 
+def stored_path(video: Path | None) -> str | None:
+    """Return a video's path relative to its run directory, so that the directory can be moved."""
+    return None if video is None else str(Path(*video.parts[-3:]))
+
+
 class Coordinator:
     """Runs the pending episodes of a plan and stores each the moment it ends."""
 
@@ -75,7 +78,7 @@ class Coordinator:
         self._job, self._table, self._watchers, self._interrupts = job, table, watchers, interrupts
         self._bell, self._host = bell, host
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._prefix = Prefix(job.plan)
+        self._tally = Tally(job.plan, table.records(), job.workers)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
         self._failures: Counter[EpisodeKey] = Counter()
@@ -86,7 +89,9 @@ class Coordinator:
         self._attempts: list[Attempt] = []
         self._error: ProctorError | None = None
         self._stop_deadline: float | None = None
-        self._totals = _Totals(startup=host.startup if host is not None else 0.0)
+        self._startup = host.startup if host is not None else 0.0
+        self._steps_of_the_gone = 0
+        self._shown = 0.0
         self._selector = selectors.DefaultSelector()
 
     def serve_live(self, host: HostThread) -> None:
@@ -100,8 +105,6 @@ class Coordinator:
 
     def run(self) -> Ending:
         """Run to the end, whatever that is, and leave no child behind."""
-        for record in self._table.records():
-            self._note_ended(record)
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
         if isinstance(self._host, HostProcess):
             self._watch_host(self._host)
@@ -125,7 +128,7 @@ class Coordinator:
         return Ending(
             self._interrupts.first if self._stop_deadline is not None else None,
             self._error,
-            self._totals.startup,
+            self._startup,
         )
 
     # Handing out.
@@ -138,7 +141,8 @@ class Coordinator:
                 self._assign(worker)
         while len(self._workers) < self._job.workers and self._start_worker():
             pass
-        if self._totals.mean_episode() < SHORT_EPISODE:
+        # One ahead, but only of short episodes: the last long ones must be shared evenly.
+        if self._tally.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
                 if len(worker.assigned) == 1 and len(self._queue) > self._job.workers:
                     self._assign(worker)
@@ -186,7 +190,7 @@ class Coordinator:
     def _on_message(self, worker: Worker, message: Message) -> None:
         match message["type"]:
             case "ready":
-                self._totals.startup += message["startup"]
+                self._startup += message["startup"]
             case "done":
                 self._on_done(worker, EpisodeRecord(**message["record"]))
             case "simulator_error":
@@ -207,20 +211,14 @@ class Coordinator:
 
     def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
         episode = worker.assigned.popleft()
-        if worker.finished and record.timing["build"]:  # a worker's first build pays for imports, too
-            self._totals.build = min(self._totals.build or record.timing["build"], record.timing["build"])
-        if self._totals.build:
-            self._queue.set_costs(self._totals.build, self._totals.mean_episode())
+        if worker.finished:  # a worker's first build pays for imports, too
+            self._tally.add_build(record.timing["build"])
         worker.finished += 1
         self._queue.ended(episode)
         video = self._job.video_path(episode)
         tries = 1 + self._failures[episode.key] + self._host_losses[episode.key]
-        self._end_episode(replace(record, attempts=tries, video_path=self._stored_path(video)))
+        self._records.append(replace(record, attempts=tries, video_path=stored_path(video)))
         self._host_deaths = 0
-
-    def _stored_path(self, video: Path | None) -> str | None:
-        # Relative, so that a run directory can be moved.
-        return None if video is None else str(Path(*video.parts[-3:]))
 
     def _on_host_lost(self, worker: Worker) -> None:
         episode = worker.assigned.popleft()
@@ -254,13 +252,13 @@ class Coordinator:
         self._attempts.append(Attempt(episode.key, tries, reason, worker))
         if tries >= self._job.eval.max_attempts:
             self._tell(f"{episode}: given up after {tries} attempts: {reason}")
-            self._end_episode(EpisodeRecord.failed(episode, tries, reason))
+            self._records.append(EpisodeRecord.failed(episode, tries, reason))
         else:
             self._tell(
                 f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, trying again: {reason}"
             )
             self._queue.put_back(episode)
-        if not self._totals.finished and self._failures.total() >= HOPELESS:
+        if not self._tally.finished and self._failures.total() >= HOPELESS:
             self._error = self._error or RunError(
                 f"{HOPELESS} attempts failed and not one episode ended. The last reason: {reason}"
             )
@@ -275,7 +273,7 @@ class Coordinator:
     def _forget(self, worker: Worker) -> None:
         del self._workers[worker.number]
         self._unwatch(worker.child.channel, worker.child.pidfd)
-        self._totals.steps_of_the_gone += worker.slot.counted()[0]
+        self._steps_of_the_gone += worker.slot.counted()[0]
         if self._host is not None:
             self._host.detach(worker.number)
 
@@ -297,7 +295,7 @@ class Coordinator:
             if message["type"] in ("policy_error", "load_error"):
                 self._error = self._error or PolicyError(message["message"])
             elif message["type"] == "ready":
-                self._totals.startup += message["startup"]
+                self._startup += message["startup"]
             elif message["type"] == "closed":
                 self._unwatch(host.child.channel)
                 host.child.kill()
@@ -359,18 +357,6 @@ class Coordinator:
 
     # Results.
 
-    def _end_episode(self, record: EpisodeRecord) -> None:
-        self._records.append(record)
-        self._totals.add(record)
-
-    def _note_ended(self, record: EpisodeRecord) -> None:
-        self._totals.ended.add(record.key)
-        if record.status == "error":
-            self._totals.errors.add(record.key)
-        else:
-            self._totals.errors.discard(record.key)
-        self._prefix.add(record.key, record.success)
-
     def _flush(self) -> None:
         """Make durable what has ended since the last turn, all in one commit; only then tell of it."""
         if not self._records and not self._attempts:
@@ -379,25 +365,20 @@ class Coordinator:
         self._records, self._attempts = [], []
         self._table.write(records, attempts)
         for record in records:
-            self._note_ended(record)
+            self._tally.add(record)
             for watcher in self._watchers:
                 watcher.episode(record)
 
     def _show(self, force: bool = False) -> None:
         moment = time.monotonic()
-        if not force and moment - self._totals.shown < TICK:
+        if not force and moment - self._shown < TICK:
             return
-        self._totals.shown = moment
-        progress = Progress(
-            ended=len(self._totals.ended),
-            total=len(self._job.plan),
-            errors=len(self._totals.errors),
-            prefix=wilson(self._prefix.successes, self._prefix.finished),
-            steps=self._totals.steps_of_the_gone + sum(w.slot.counted()[0] for w in self._workers.values()),
-            seconds=moment - self._totals.began,
+        self._shown = moment
+        if self._tally.build_seconds:
+            self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
+        progress = self._tally.progress(
+            steps=self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values()),
             busy=sum(bool(worker.assigned) for worker in self._workers.values()),
-            workers=self._job.workers,
-            episodes_here=self._totals.finished,
         )
         for watcher in self._watchers:
             watcher.progress(progress)
@@ -426,26 +407,3 @@ class Coordinator:
         for worker in workers:
             worker.slot.close()
         self._selector.close()
-
-
-class _Totals:
-    """Sums over the run so far."""
-
-    def __init__(self, startup: float) -> None:
-        self.startup = startup
-        self.began = time.monotonic()
-        self.shown = 0.0
-        self.ended: set[EpisodeKey] = set()
-        self.errors: set[EpisodeKey] = set()
-        self.finished = 0
-        self.build = 0.0
-        self.steps_of_the_gone = 0
-        self._seconds = 0.0
-
-    def add(self, record: EpisodeRecord) -> None:
-        self.finished += record.status == "finished"
-        self._seconds += record.seconds - record.timing.get("build", 0.0)
-
-    def mean_episode(self) -> float:
-        """Seconds of an episode so far; long, as long as nothing is known."""
-        return self._seconds / self.finished if self.finished else SHORT_EPISODE

@@ -21,7 +21,7 @@ from proctor.engine.coordinator import Coordinator, Ending, Job
 from proctor.engine.cores import usable_cores, worker_count
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import Host, HostProcess, HostRecipe, HostThread, Interrupted
+from proctor.engine.hosts import HostProcess, HostRecipe, HostThread, Interrupted
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.plan import make_plan
@@ -49,6 +49,15 @@ class Evaluation:
     info: dict[str, Any]
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
+
+    spec: PolicySpec
+    policy: Policy | None = None
+    host: HostProcess | None = None
 
 
 class Evaluator:
@@ -92,47 +101,41 @@ class Evaluator:
             bell = os.eventfd(0, os.EFD_CLOEXEC)
             stack.callback(os.close, bell)
             try:
-                policy, host, spec = self._prepare_policy(bell, interrupts)
+                served = self._prepare_policy(bell, interrupts)
             except Interrupted:
+                self._directory.remove_if_unused()
                 return Evaluation(self._directory.path, self._plan, [], {}, interrupts.first)
             try:
-                check_fit(spec, self._benchmark.spec)
-                renderer = self._choose_renderer(spec)
-                identity = self._identity(spec, renderer)
+                check_fit(served.spec, self._benchmark.spec)
+                renderer = self._choose_renderer(served.spec)
+                identity = self._identity(served.spec, renderer)
                 table = stack.enter_context(self._directory.table())
                 pending = open_run(table, identity, self._plan, self._directory.path)
                 self._directory.write_config(to_plain(self._settings))
+                job = self._job(pending, served, renderer)
+                session = table.begin_session(job.workers)
+                self._announce(table, job, served)
             except BaseException:
-                if host is not None:
-                    host.stop(0.0)
+                if served.host is not None:
+                    served.host.stop(0.0)
                 raise
-            workers = worker_count(self._settings.eval.batch_size, max(1, len(pending)), usable_cores())
-            session = table.begin_session(workers)
-            self._announce(table, workers, policy, host)
-            ending, failure = Ending(), None
-            try:
-                ending = self._execute(table, pending, workers, spec, policy, host, bell, interrupts, renderer)
-            except ProctorError as error:
-                failure = error
-            finally:
-                for watcher in self._watchers:
-                    watcher.ended()
-            return self._conclude(table, session, ending, failure, identity, interrupts)
+            ending = self._execute(job, served, table, interrupts, bell)
+            return self._conclude(table, session, ending, identity)
 
-    def _prepare_policy(self, bell: int, interrupts: Interrupts) -> tuple[Policy | None, Host | None, PolicySpec]:
-        """Return the policy if it runs in this process, its host if it has one, and what it needs.
+    def _prepare_policy(self, bell: int, interrupts: Interrupts) -> Served:
+        """Load the policy where it will run, as far as that is known, and learn what it needs.
 
         The host is started first of all: a policy that does not load or does not fit is refused before any
         simulator starts. A light policy is cheap enough to be made here, only to be asked.
         """
         if self._live is not None:
-            return self._live, None, self._live.spec
+            return Served(self._live.spec, policy=self._live)
         policy_class: type[Policy] = load_object(self._policy_path)
         inline = not self._settings.eval.use_async_envs
         if policy_class.light or inline:
             policy = policy_class.from_settings(self._settings.policy, self._benchmark.spec)
             if inline or self._settings.policy.placement != "central":
-                return policy, None, policy.spec
+                return Served(policy.spec, policy=policy)
         host = HostProcess(self._host_recipe(), bell, generation=1)
         try:
             spec = host.wait_ready(self._settings.limits, interrupts)
@@ -141,8 +144,8 @@ class Evaluator:
             raise
         if self._settings.policy.placement == "worker":
             host.stop(1.0)
-            return None, None, spec
-        return None, host, spec
+            return Served(spec)
+        return Served(spec, host=host)
 
     def _host_recipe(self) -> HostRecipe:
         return HostRecipe(
@@ -197,17 +200,43 @@ class Evaluator:
             ),
         )
 
-    def _announce(self, table: EpisodeTable, workers: int, policy: Policy | None, host: Host | None) -> None:
-        if self._live is not None:
-            placement = "thread"
-        elif not self._settings.eval.use_async_envs:
+    def _job(self, pending: Sequence[Episode], served: Served, renderer: Renderer | None) -> Job:
+        s = self._settings
+        in_worker = served.host is None and self._live is None
+        recipe = WorkerRecipe(
+            benchmark=self._benchmark_path,
+            env=to_plain(s.env),
+            policy_spec=served.spec.to_wire(),
+            logs=self._directory.logs,
+            environment=self._gl_environment(renderer),
+            policy=self._policy_path if in_worker else None,
+            policy_settings=to_plain(s.policy) if in_worker else None,
+            video_fps=s.eval.video_fps,
+        )
+        asked = s.eval.batch_size if s.eval.use_async_envs else 1
+        return Job(
+            plan=self._plan,
+            pending=pending,
+            workers=worker_count(asked, max(1, len(pending)), usable_cores()),
+            recipe=recipe,
+            eval=s.eval,
+            limits=s.limits,
+            max_open_tasks=s.env.max_parallel_tasks,
+            video_path=self._video_path,
+            host_recipe=self._host_recipe() if served.host is not None else None,
+        )
+
+    def _announce(self, table: EpisodeTable, job: Job, served: Served) -> None:
+        if not self._settings.eval.use_async_envs:
             placement = "inline"
+        elif self._live is not None:
+            placement = "thread"
         else:
-            placement = "worker" if host is None else "central"
+            placement = "worker" if served.host is None else "central"
         start = RunStart(
             plan=self._plan,
             already=table.records(),
-            workers=workers if self._settings.eval.use_async_envs else 1,
+            workers=job.workers,
             placement=placement,
             policy=self._settings.policy.path or self._settings.policy.type,
             benchmark=self._settings.env.type,
@@ -216,78 +245,31 @@ class Evaluator:
         for watcher in self._watchers:
             watcher.started(start)
 
-    def _execute(
-        self,
-        table: EpisodeTable,
-        pending: Sequence[Episode],
-        workers: int,
-        spec: PolicySpec,
-        policy: Policy | None,
-        host: Host | None,
-        bell: int,
-        interrupts: Interrupts,
-        renderer: Renderer | None,
-    ) -> Ending:
-        s = self._settings
-        if not s.eval.use_async_envs:
-            assert policy is not None
-            os.environ.update(self._gl_environment(renderer))  # before the simulator's first import
-            return run_inline(
-                self._plan,
-                pending,
-                self._benchmark,
-                policy,
-                s.eval,
-                table,
-                self._watchers,
-                interrupts,
-                self._video_path,
-            )
-        in_worker = host is None and self._live is None
-        recipe = WorkerRecipe(
-            benchmark=self._benchmark_path,
-            env=to_plain(s.env),
-            policy_spec=spec.to_wire(),
-            logs=self._directory.logs,
-            environment=self._gl_environment(renderer),
-            policy=self._policy_path if in_worker else None,
-            policy_settings=to_plain(s.policy) if in_worker else None,
-            video_fps=s.eval.video_fps,
-        )
-        job = Job(
-            plan=self._plan,
-            pending=pending,
-            workers=workers,
-            recipe=recipe,
-            eval=s.eval,
-            limits=s.limits,
-            max_open_tasks=s.env.max_parallel_tasks,
-            video_path=self._video_path,
-            host_recipe=self._host_recipe() if isinstance(host, HostProcess) else None,
-        )
-        coordinator = Coordinator(job, table, self._watchers, interrupts, bell, host)
-        if self._live is not None:
-            coordinator.serve_live(
-                HostThread(self._live, self._benchmark.spec.action_size, bell, coordinator.blame)
-            )
-        return coordinator.run()
+    def _execute(self, job: Job, served: Served, table: EpisodeTable, interrupts: Interrupts, bell: int) -> Ending:
+        try:
+            if not self._settings.eval.use_async_envs:
+                assert served.policy is not None
+                os.environ.update(job.recipe.environment)  # before the simulator's first import
+                return run_inline(job, self._benchmark, served.policy, table, self._watchers, interrupts)
+            coordinator = Coordinator(job, table, self._watchers, interrupts, bell, served.host)
+            if self._live is not None:
+                size = self._benchmark.spec.action_size
+                coordinator.serve_live(HostThread(self._live, size, bell, coordinator.blame))
+            return coordinator.run()
+        except ProctorError as error:
+            return Ending(error=error)
+        finally:
+            for watcher in self._watchers:
+                watcher.ended()
 
     def _video_path(self, episode: Episode) -> Path | None:
         if episode.index >= self._videos:
             return None
         return self._directory.path / self._directory.video(episode.task, episode.index)
 
-    def _conclude(
-        self,
-        table: EpisodeTable,
-        session: int,
-        ending: Ending,
-        failure: ProctorError | None,
-        identity: Identity,
-        interrupts: Interrupts,
-    ) -> Evaluation:
+    def _conclude(self, table: EpisodeTable, session: int, ending: Ending, identity: Identity) -> Evaluation:
         """Write the result, also of a run that was cut short."""
-        error = failure or ending.error
+        error = ending.error
         records: list[EpisodeRecord] = []
         info: dict[str, Any] = {}
         try:

@@ -6,102 +6,90 @@ the same, digest for digest.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from proctor.benchmarks.protocol import Benchmark, Episode
-from proctor.config.settings import RunSettings
-from proctor.engine.coordinator import Ending
-from proctor.engine.events import Progress, Watcher
+from proctor.engine.coordinator import Ending, Job, stored_path
+from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.meter import Meter
-from proctor.engine.queue import EpisodeQueue, Prefix, task_key
+from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.rollout import LocalActor, View
+from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import PolicyError, ProctorError, StoreError
+from proctor.errors import PolicyError, StoreError
 from proctor.policies.protocol import Policy
-from proctor.stats.intervals import wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 
 
 def run_inline(
-    plan: Sequence[Episode],
-    pending: Sequence[Episode],
+    job: Job,
     benchmark: Benchmark,
     policy: Policy,
-    settings: RunSettings,
     table: EpisodeTable,
     watchers: Sequence[Watcher],
     interrupts: Interrupts,
-    video_path: Callable[[Episode], Path | None],
 ) -> Ending:
     """Run the pending episodes here and store each as it ends."""
-    meter = Meter()
-    stage = Stage(benchmark, meter)
-    actor = LocalActor(policy, benchmark.spec.action_size)
-    view = View.of(policy.spec, benchmark.spec)
-    queue, prefix = EpisodeQueue(plan, pending), Prefix(plan)
+    inline = _Inline(job, benchmark, policy)
+    queue, held = EpisodeQueue(job.plan, job.pending), None
+    tally, steps = Tally(job.plan, table.records(), workers=1), 0
     failures: Counter[Episode] = Counter()
-    began, steps, here, held = time.monotonic(), 0, 0, None
-    known = {record.key: record for record in table.records()}
-    for record in known.values():
-        prefix.add(record.key, record.success)
-    error: ProctorError | None = None
     try:
         while not interrupts.count and (episode := queue.take(held)) is not None:
             held = task_key(episode)
-            video = video_path(episode)
-            sink = VideoSink(video, benchmark.fps, settings.video_fps) if video else None
             try:
-                record = replace(
-                    play(stage, episode, actor, view, meter, sink),
-                    attempts=1 + failures[episode],
-                    video_path=str(Path(*video.parts[-3:])) if video else None,
-                )
-            except PolicyError as problem:
-                error = problem
-                break
-            except VideoError as problem:
-                error = StoreError(f"{problem}. Free some space, then run the same command again.")
-                break
-            except Exception as problem:
-                stage.close()
+                record = replace(inline.play(episode), attempts=1 + failures[episode])
+            except PolicyError as error:
+                return Ending(error=error)
+            except VideoError as error:
+                return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))
+            except Exception as error:
                 failures[episode] += 1
-                reason = f"{meter.phase.name.lower()} raised {type(problem).__name__}: {problem}"
+                reason = inline.describe(error)
                 table.write([], [Attempt(episode.key, failures[episode], reason, 0)])
                 for watcher in watchers:
                     watcher.note(f"{episode}: attempt {failures[episode]} failed: {reason}")
-                queue.ended(episode)
-                if failures[episode] < settings.max_attempts:
+                if failures[episode] < job.eval.max_attempts:
                     queue.put_back(episode)
                     continue
                 record = EpisodeRecord.failed(episode, failures[episode], reason)
-            else:
+            finally:
                 queue.ended(episode)
             table.write([record])
-            known[record.key] = record
-            prefix.add(record.key, record.success)
-            here, steps = here + 1, steps + record.steps
+            tally.add(record)
+            steps += record.steps
             for watcher in watchers:
                 watcher.episode(record)
-                watcher.progress(
-                    Progress(
-                        ended=len(known),
-                        total=len(plan),
-                        errors=sum(r.status == "error" for r in known.values()),
-                        prefix=wilson(prefix.successes, prefix.finished),
-                        steps=steps,
-                        seconds=time.monotonic() - began,
-                        busy=1,
-                        workers=1,
-                        episodes_here=here,
-                    )
-                )
+                watcher.progress(tally.progress(steps, busy=1))
     finally:
-        stage.close()
-    return Ending(stopped_by=interrupts.first, error=error)
+        inline.close()
+    return Ending(stopped_by=interrupts.first)
+
+
+class _Inline:
+    """A worker's work, done here."""
+
+    def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
+        self._job, self._fps = job, benchmark.fps
+        self._meter = Meter()
+        self._stage = Stage(benchmark, self._meter)
+        self._actor = LocalActor(policy, benchmark.spec.action_size)
+        self._view = View.of(policy.spec, benchmark.spec)
+        self.close = self._stage.close
+
+    def play(self, episode: Episode) -> EpisodeRecord:
+        video = self._job.video_path(episode)
+        sink = VideoSink(video, self._fps, self._job.eval.video_fps) if video else None
+        record = play(self._stage, episode, self._actor, self._view, self._meter, sink)
+        return replace(record, video_path=stored_path(video))
+
+    def describe(self, error: Exception) -> str:
+        """Say what broke, and drop the simulator, whose state is unknown now."""
+        phase = self._meter.phase.name.lower()
+        self._stage.close()
+        return f"{phase} raised {type(error).__name__}: {error}"

@@ -111,7 +111,8 @@ def run_episode(
         chunk = actor.act(windows.at(step))
         next_ask = step + len(chunk)
         for action in chunk:
-            look = view.keys if windows.needs(step + 1, next_ask) else NO_LOOK
+            seen = windows.needs(step + 1, next_ask)
+            look = view.keys if seen else NO_LOOK
             meter.enter(Phase.STEP)
             outcome = simulator.step(action, look)
             step += 1
@@ -120,7 +121,7 @@ def run_episode(
             _take(outcome, rewards, metrics)
             success = success or bool(outcome.success)
             ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
-            if look and not ended:
+            if seen and not ended:
                 windows.add(step, _observe(simulator, view, meter, digest))
             if sink is not None and (ended or sink.wants(step)):
                 _film(simulator, sink, meter)

@@ -17,6 +17,10 @@ from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_
 def print_summary(console: Console, evaluation: Evaluation) -> None:
     """Print the table, the errors, where the time went and where the results are."""
     console.print(_table(evaluation))
+    tasks = {(episode.task.group, episode.task.task_id) for episode in evaluation.plan}
+    waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
+    if waiting:
+        console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
     for part in (*_errors(evaluation.records), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
@@ -36,7 +40,8 @@ def _table(evaluation: Evaluation) -> RenderableType:
         members = [task for task in tasks if task.group == group]
         for task in members:
             rows = [r for r in evaluation.records if r.key[:2] == (group, task.task_id)]
-            table.add_row(task.name, *_cells(rows))
+            if rows:
+                table.add_row(task.name, *_cells(rows))
         if len(members) > 1:
             rows = [r for r in evaluation.records if r.task_group == group]
             table.add_section()

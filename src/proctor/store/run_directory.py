@@ -86,8 +86,12 @@ class RunDirectory:
         return EpisodeTable(self.path / DATABASE)
 
     def write_config(self, config: dict[str, Any]) -> None:
-        """Write the resolved settings; `proctor eval --config_path` reads them back."""
-        write_text(self.path / CONFIG, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        """Write the resolved settings; `--config_path` and `--resume` read them back.
+
+        Where the run lies and how it was watched is left out: a copy of the file starts a run of its own.
+        """
+        kept = {key: value for key, value in config.items() if key not in ("output_dir", "resume", "display")}
+        write_text(self.path / CONFIG, yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
 
     def video(self, task: Task, index: int) -> Path:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""

@@ -1,0 +1,115 @@
+"""`proctor eval` as a user meets it: help, mistakes, results, a second run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import Digests, digests, flags, run_cli, tiny_tree
+
+METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--polcy.type=expert", *METAWORLD[1:]], "no policy"),
+        ([*METAWORLD, "--eval.n_episode=3"], "Did you mean '--eval.n_episodes'?"),
+        ([*METAWORLD, "--n-episodes=3"], "Did you mean '--eval.n_episodes'?"),
+        ([*METAWORLD, "--eval.n_episodes=many"], "--eval.n_episodes=many: must be a valid integer"),
+        ([*METAWORLD, "--eval.n_episodes=0"], "must be at least 1"),
+        ([*METAWORLD, "--env.obs_type=pixel"], "Did you mean 'pixels'?"),
+        ([*METAWORLD[:2], "--env.task=reech-v3"], "Did you mean 'reach-v3'?"),
+        ([*METAWORLD[:2], "--env.task=reach-v3,reach-v3"], "names 'reach-v3' twice"),
+        ([*METAWORLD[:2]], "--env.task is missing"),
+        ([METAWORLD[0], "--env.type=metaword", METAWORLD[2]], "Did you mean 'metaworld'?"),
+        ([*METAWORLD, "--policy.path=nowhere.py:Name", "--policy.type=python"], "there is no file"),
+        ([*METAWORLD, "--config_path=nowhere.yaml"], "there is no such file"),
+        ([*METAWORLD, "--resume=nowhere"], "holds no run"),
+        ([*METAWORLD, "stray"], "expected --name=value"),
+        ([*METAWORLD, "--seed"], "--seed needs a value"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_status_2_before_anything_starts(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    done = run_cli("eval", *arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_help_names_every_setting_and_its_default() -> None:
+    done = run_cli("eval", "--help")
+    assert done.returncode == 0
+    for flag in ("--policy.placement", "--env.max_parallel_tasks", "--eval.batch_size", "--limits.step", "--seed"):
+        assert flag in done.stdout
+    assert "[1000]" in done.stdout
+    assert "--env.camera_name" in done.stdout
+
+
+def test_commands_that_are_not_there_get_the_nearest_one() -> None:
+    assert "Did you mean 'eval'?" in run_cli("evla").stderr
+    assert run_cli("evla").returncode == 2
+    assert run_cli("--version").stdout.startswith("proctor 0.")
+
+
+def test_the_result_is_a_table_with_intervals_and_the_path_of_the_file(tmp_path: Path) -> None:
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", display="plain")))
+    assert done.returncode == 0, done.stderr
+    assert "12 episodes of 3 tasks; 2 workers" in done.stdout
+    info = json.loads((tmp_path / "run" / "eval_info.json").read_text())
+    low, high = (100 * info["intervals"]["overall"][end] for end in ("low", "high"))
+    assert f"{low:.1f}–{high:.1f}" in done.stdout
+    assert str(tmp_path / "run" / "eval_info.json") in done.stdout
+    assert "start-up" in done.stdout
+
+
+def test_a_second_run_of_the_same_command_runs_nothing_and_says_the_same(tmp_path: Path) -> None:
+    arguments = ["eval", *flags(tiny_tree(tmp_path / "run"))]
+    first, second = run_cli(*arguments), run_cli(*arguments)
+    assert first.returncode == second.returncode == 0
+    table = [line for line in first.stdout.splitlines() if "│" in line]
+    assert table == [line for line in second.stdout.splitlines() if "│" in line]
+    assert not list((tmp_path / "run" / "logs").glob("worker-*"))
+
+
+def test_flags_yaml_and_resume_lead_to_the_same_run(tmp_path: Path, reference: Digests) -> None:
+    tree = tiny_tree(tmp_path / "run", n_episodes=1)
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(tree))
+    assert run_cli("eval", f"--config_path={tmp_path / 'settings.yaml'}").returncode == 0
+    assert len(digests(tmp_path / "run")) == 3
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    done = run_cli("eval", f"--resume={moved}", "--eval.n_episodes", "4", "eval.batch-size=3", "--display=none")
+    assert done.returncode == 0, done.stderr
+    assert digests(moved) == reference
+
+
+def test_the_stored_config_starts_a_run_of_its_own(tmp_path: Path, reference: Digests) -> None:
+    assert run_cli("eval", *flags(tiny_tree(tmp_path / "run"))).returncode == 0
+    config = tmp_path / "run" / "config.yaml"
+    done = run_cli("eval", f"--config_path={config}", f"--output_dir={tmp_path / 'other'}", "--display=none")
+    assert done.returncode == 0, done.stderr
+    assert digests(tmp_path / "other") == reference
+
+
+def test_the_default_directory_is_lerobots(tmp_path: Path) -> None:
+    tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="my job")
+    del tree["output_dir"]
+    done = run_cli("eval", *flags(tree), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (info,) = tmp_path.glob("outputs/eval/????-??-??/??-??-??_my_job/eval_info.json")
+    assert str(info) in done.stdout
+
+
+def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+
+    command = f"{sys.executable} -m proctor.cli eval --help | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[0] == "Evaluate a policy on a benchmark."
