@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def _descriptors() -> dict[int, str]:
     found = {}
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            found[int(entry.name)] = os.readlink(entry)
+            found[int(entry.name)] = str(entry.readlink())
         except OSError:
             continue
     return found

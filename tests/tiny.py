@@ -94,15 +94,13 @@ class TinySimulator:
 
     def observe(self) -> Observation:
         self.misbehave("observe", self._step)
-        values = {
-            STATE: lambda: np.full(3, np.nan) if self._poison else self._state.copy(),
-            IMAGE: lambda: self.render(),
-        }
-        return {key: values[key]() for key in self._look}
+        state = np.full(3, np.nan) if self._poison else self._state.copy()
+        return {key: self.render() if key == IMAGE else state for key in self._look}
 
     def render(self) -> NDArray[np.uint8]:
         ramp = np.arange(8 * 6 * 3, dtype=np.float64).reshape(8, 6, 3)
-        return ((np.sin(ramp * self._state.sum()) + 1) * 127).astype(np.uint8)
+        image: NDArray[np.uint8] = ((np.sin(ramp * self._state.sum()) + 1) * 127).astype(np.uint8)
+        return image
 
     def close(self) -> None:
         pass

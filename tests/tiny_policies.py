@@ -16,7 +16,7 @@ from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Windo
 
 
 class Thoughtful(Policy):
-    """Uses windows, memory, randomness, prompts and chunks of changing length, all of which show in its actions."""
+    """Uses windows, memory, randomness, prompts and chunks of changing length: all show in its actions."""
 
     def __init__(self, batch: int = 1, drawn: bool = True) -> None:
         self._batch = batch

@@ -71,13 +71,13 @@ def rollouts(route: str, *plan: str) -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", _ROLLOUT, route, *plan], capture_output=True, text=True, check=True
     )
-    return dict(line.split() for line in done.stdout.splitlines())  # type: ignore[misc]
+    return dict(line.split() for line in done.stdout.splitlines())
 
 
 def test_an_episode_is_the_same_in_a_fresh_process_and_after_others_in_a_reused_one() -> None:
     plan = ["door-open-v3:3", "assembly-v3:7", "door-open-v3:3", "peg-insert-side-v3:1", "door-open-v3:4"]
     reused = rollouts("direct", *plan)
-    fresh = {}
+    fresh: dict[str, str] = {}
     for entry in reused:
         fresh |= rollouts("direct", entry)
     assert reused == fresh
@@ -177,7 +177,8 @@ _COUNT = """
 import numpy as np
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import NO_LOOK, Episode
-benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", observation_height=32, observation_width=32))
+small = {"observation_height": 32, "observation_width": 32}
+benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", **small))
 task = benchmark.tasks()[0]
 simulator = benchmark.make_simulator(task)
 drawings = []
@@ -265,7 +266,8 @@ def test_state_and_one_hot_observations_have_the_declared_shapes(tmp_path: Path)
         "    assert sorted(observation) == ['observation.environment_state', 'observation.state',"
         " 'observation.task_one_hot', 'task']\n"
         "    assert observation['observation.state'].shape == (4,)\n"
-        "    assert np.array_equal(observation['observation.environment_state'][:4], observation['observation.state'])\n"
+        "    state = observation['observation.environment_state']\n"
+        "    assert state.shape == (39,) and np.array_equal(state[:4], observation['observation.state'])\n"
         "    assert observation['observation.task_one_hot'].argmax() == 40 and observation['task']\n"
         "    return np.zeros((100, 4))\n"
     )
