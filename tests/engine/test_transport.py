@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -48,15 +49,25 @@ class Both:
         self.worker = Slot.create()
         self.host = Slot(*map(os.dup, self.worker.descriptors))
         self.bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._ended = os.eventfd(0, os.EFD_CLOEXEC)
         self._threads = ThreadPoolExecutor(max_workers=1)
 
     def ask(self, window: Sequence[dict[str, Any]], generation: int = 0, header: bytes = b"") -> Future[Any]:
         """Ask as a worker does, in a thread of its own; the answer or error is fetched with `.result()`."""
-        return self._threads.submit(self.worker.ask, header, window, self.bell, generation)
+        self._asked = self._threads.submit(self.worker.ask, header, window, self.bell, generation)
+        self._asked.add_done_callback(lambda _: ring(self._ended))
+        return self._asked
 
     def wait(self) -> None:
-        """Wait, as a host does, until a worker has rung."""
-        os.eventfd_read(self.bell)
+        """Wait, as a host does, until the worker has rung. If it failed before that, raise what it met."""
+        while True:
+            ready, _, _ = select.select([self.bell, self._ended], [], [])
+            if self.bell in ready:
+                os.eventfd_read(self.bell)
+                return
+            os.eventfd_read(self._ended)
+            if self._asked.done():
+                self._asked.result()
 
     def close(self) -> None:
         self.host.announce(2**32 - 1)  # wakes a worker that a failed test has left waiting
@@ -64,6 +75,7 @@ class Both:
         self.host.close()
         self.worker.close()
         os.close(self.bell)
+        os.close(self._ended)
 
 
 @contextlib.contextmanager

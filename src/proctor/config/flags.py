@@ -13,8 +13,15 @@ from proctor.errors import UsageError
 
 Nested = dict[str, Any]
 
+
+class FlagText(str):
+    """A value as it stood on the command line: unlike text from YAML or Python, its type is still open."""
+
+    __slots__ = ()
+
+
 _BARE = re.compile(r"[A-Za-z_][\w.-]*=")
-_TRUTH = {"true", "false", "yes", "no", "on", "off", "1", "0"}
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"}
 
 
 def parse_flags(arguments: Sequence[str], is_switch: Callable[[str], bool]) -> dict[str, str]:
@@ -57,7 +64,7 @@ def nest(flags: dict[str, str]) -> Nested:
             branch = branch.setdefault(parent, {})
             if not isinstance(branch, dict):
                 raise UsageError(f"--{name}: '{parent}' already has a value.")
-        branch[leaf] = value
+        branch[leaf] = FlagText(value)
     return tree
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from proctor.config.flags import Nested, merge, nest, parse_flags
+from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.registry import BENCHMARKS, benchmark_path, load_object, policy_path
 from proctor.config.settings import (
     AtLeast,
@@ -58,18 +58,26 @@ def build_settings(tree: Nested) -> Settings:
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
-    env, policy = _section(tree, "env"), _section(tree, "policy")
+    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", "eval", "limits"))
     if not env.get("type"):
         raise UsageError(f"--env.type is missing. Known: {', '.join(sorted(BENCHMARKS))}.")
     if not policy.get("type"):
         policy["type"] = _policy_type(policy.get("path"))
     tree["env"], tree["policy"] = env, policy
     return {
-        "policy": load_object(policy_path(str(policy["type"]))).Settings,
-        "env": load_object(benchmark_path(str(env["type"]))).Settings,
+        "policy": _settings_of("policy.type", policy["type"], policy_path),
+        "env": _settings_of("env.type", env["type"], benchmark_path),
         "eval": RunSettings,
         "limits": LimitSettings,
     }
+
+
+def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
+    found = load_object(find(str(name)))
+    settings: type[Any] | None = getattr(found, "Settings", None)
+    if settings is None or not dataclasses.is_dataclass(settings):
+        raise UsageError(f"--{flag}={name} is no {flag.partition('.')[0]}: it has no Settings.")
+    return settings
 
 
 def _policy_type(path: Any) -> str:
@@ -93,7 +101,7 @@ def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
     known = {f"--{name}" for name in known_names(sections)}
     for name in _dotted(tree, sections):
         flag = f"--{name}"
-        if flag not in known:
+        if flag not in known or name == "config_path":
             raise UsageError(f"unknown flag {flag}.{did_you_mean(flag, known)} See: proctor eval --help")
 
 
@@ -153,13 +161,12 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
 
 def _typed(value: Any, annotation: Any) -> Any:
     """Turn a flag's text into what pydantic takes; values from YAML or Python pass through."""
-    if isinstance(value, str):
+    if isinstance(value, FlagText):
         if _is_optional(annotation) and value.lower() in ("none", "null"):
             return None
-        if _is_dict(annotation):
-            return _yaml(value)
+        return _yaml(value) if _is_dict(annotation) else str(value)
     if isinstance(value, dict) and _is_dict(annotation):
-        return {key: _yaml(item) if isinstance(item, str) else item for key, item in value.items()}
+        return {key: _yaml(item) if isinstance(item, FlagText) else item for key, item in value.items()}
     return value
 
 

@@ -7,20 +7,18 @@ can happen to a run arrives here as a message, a death, a signal or the passing 
 from __future__ import annotations
 
 import selectors
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
-from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.child import describe_exit
-from proctor.engine.crew import Worker, WorkerRecipe
+from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
-from proctor.engine.hosts import Host, HostProcess, HostRecipe, HostThread
+from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending, Job, stored_path
 from proctor.engine.messages import Channel, Message
 from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
@@ -32,35 +30,6 @@ TICK = 0.25
 POLITE_SECONDS = 3.0
 HOPELESS = 12
 """Failed attempts after which a run that has not ended a single episode is given up."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a coordinator is to do; everything in it is settled."""
-
-    plan: Sequence[Episode]
-    pending: Sequence[Episode]
-    workers: int
-    recipe: WorkerRecipe
-    eval: RunSettings
-    limits: LimitSettings
-    max_open_tasks: int
-    video_path: Callable[[Episode], Path | None]
-    host_recipe: HostRecipe | None = None
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a run ended: complete, stopped by a signal, or by an error."""
-
-    stopped_by: signal.Signals | None = None
-    error: ProctorError | None = None
-    startup: float = 0.0
-
-
-def stored_path(video: Path | None) -> str | None:
-    """Return a video's path relative to its run directory, so that the directory can be moved."""
-    return None if video is None else str(Path(*video.parts[-3:]))
 
 
 class Coordinator:

@@ -17,13 +17,14 @@ from proctor.benchmarks.protocol import Benchmark, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.coordinator import Coordinator, Ending, Job
+from proctor.engine.coordinator import Coordinator
 from proctor.engine.cores import usable_cores, worker_count
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.events import RunStart, Watcher
 from proctor.engine.hosts import HostProcess, HostRecipe, HostThread, Interrupted
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending, Job
 from proctor.engine.plan import make_plan
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
@@ -86,12 +87,13 @@ class Evaluator:
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
         self._directory.check_usable()
+        fresh = not self._directory.path.exists()
         prepare_directory(self._directory.path, len(self._plan))
         try:
             return self._run()
-        except UsageError:
-            self._directory.remove_if_unused()
-            raise
+        finally:
+            if fresh:  # a command that was refused or stopped before its run began leaves nothing behind
+                self._directory.remove_if_unused()
 
     def _run(self) -> Evaluation:
         with ExitStack() as stack:
@@ -103,7 +105,6 @@ class Evaluator:
             try:
                 served = self._prepare_policy(bell, interrupts)
             except Interrupted:
-                self._directory.remove_if_unused()
                 return Evaluation(self._directory.path, self._plan, [], {}, interrupts.first)
             try:
                 check_fit(served.spec, self._benchmark.spec)

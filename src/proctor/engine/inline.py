@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.protocol import Benchmark, Episode
-from proctor.engine.coordinator import Ending, Job, stored_path
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending, Job, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.rollout import LocalActor, View

@@ -66,7 +66,8 @@ class EpisodeQueue:
         if held in heads and heads[held] < limit:
             return self._hand_out(held)
         # A task that nobody works on keeps the simulators of the others in use.
-        return self._hand_out(min(heads, key=lambda key: (self._in_flight[key] > 0, heads[key])))
+        near = [key for key, head in heads.items() if head < limit]
+        return self._hand_out(min(near, key=lambda key: (self._in_flight[key] > 0, heads[key])))
 
     def ended(self, episode: Episode) -> None:
         """Note that an episode which was handed out is no longer in flight, whatever came of it."""
@@ -92,17 +93,22 @@ class Prefix:
 
     def __init__(self, plan: Sequence[Episode]) -> None:
         self._plan = plan
+        self._place = {episode.key: place for place, episode in enumerate(plan)}
         self._ended: dict[EpisodeKey, bool | None] = {}
         self.length = 0
         self.finished = 0
         self.successes = 0
 
     def add(self, key: EpisodeKey, success: bool | None) -> None:
-        """Note an ended episode; `None` means that it ended in an error."""
+        """Note an ended episode; `None` means that it ended in an error, which may be tried again."""
+        if self._place.get(key, self.length) < self.length and self._ended[key] is None:
+            self._count(success)
         self._ended[key] = success
         while self.length < len(self._plan) and self._plan[self.length].key in self._ended:
-            outcome = self._ended[self._plan[self.length].key]
+            self._count(self._ended[self._plan[self.length].key])
             self.length += 1
-            if outcome is not None:
-                self.finished += 1
-                self.successes += outcome
+
+    def _count(self, outcome: bool | None) -> None:
+        if outcome is not None:
+            self.finished += 1
+            self.successes += outcome

@@ -149,7 +149,8 @@ class Region:
         packed: bytes = msgpack.packb((order, entries))
         if self._BODY + place > self._room or len(packed) > self._BODY - self._LAYOUT:
             raise SimulatorError(f"a message of {place / 2**20:.0f} MB; at most {self._room >> 20} MB fit")
-        self._version += 1
+        # Counted in the memory itself: a new host must not reuse a number that the worker has seen.
+        self._version = int(_U32.unpack_from(self._memory, self._start + 4)[0]) + 1
         self._views = [self._view(observation) for observation in entries]
         start = self._start + self._LAYOUT
         self._memory[start : start + len(packed)] = packed

@@ -5,6 +5,7 @@ Memory stays bounded whatever the episode's length. The file gets its name only 
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,10 @@ class VideoSink:
     def abandon(self) -> None:
         """Drop a half-written video."""
         if self._container is not None:
-            try:
+            with contextlib.suppress(OSError):  # the disk is full or gone; what matters is the removal below
                 self._container.close()
-            except OSError:
-                pass  # the disk is full or gone; what matters is the removal below
-        self._partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._partial.unlink()
 
     def _open(self, width: int, height: int) -> None:
         import av

@@ -179,6 +179,10 @@ def _source_fingerprint(settings: PythonPolicySettings) -> str:
 
 
 def _file_hash(path: Path) -> str:
+    """Return the hash of a file, or of all files of a directory; nothing if there is no such thing."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return ",".join(f"{file.relative_to(path)}={_file_hash(file)}" for file in files)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -27,7 +28,8 @@ def filesystem_type(path: Path) -> str:
     target, best, kind = os.path.realpath(path), "", ""
     for line in lines:
         left, _, right = line.partition(" - ")
-        mount = left.split()[4].encode().decode("unicode_escape")
+        # The kernel writes white space and backslashes in octal.
+        mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
         inside = target == mount or target.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):
             best, kind = mount, right.split()[0]

@@ -51,7 +51,7 @@ def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:
     """Raise `IdentityError` with every difference, if there is one."""
     before, now = _flat(stored), _flat(wanted)
     lines = [
-        f"  {key}: the run has {_show(before.get(key))}, this command gives {_show(now.get(key))}"
+        "  {}: the run has {}, this command gives {}".format(key, *_difference(before.get(key), now.get(key)))
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key)
     ]
@@ -71,6 +71,15 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _difference(before: Any, now: Any) -> tuple[str, str]:
+    """Return what to show of two values; of long lists only what the other does not have."""
+    if isinstance(before, list) and isinstance(now, list):
+        gone, new = [item for item in before if item not in now], [item for item in now if item not in before]
+        if gone or new:
+            return _show(gone), _show(new)
+    return _show(before), _show(now)
 
 
 def _show(value: Any) -> str:

@@ -10,8 +10,8 @@ lock             held by the process that writes
 
 from __future__ import annotations
 
+import contextlib
 import re
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +20,11 @@ from typing import Any
 import yaml
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.errors import IdentityError, UsageError
+from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity, check_identity
+from proctor.store.lock import RunLock
 
 DATABASE = "run.sqlite"
 CONFIG = "config.yaml"
@@ -77,9 +78,18 @@ class RunDirectory:
 
     def remove_if_unused(self) -> None:
         """Leave nothing behind of a command that was refused before its run began."""
-        ours = {entry.name for entry in self.path.iterdir()} <= {"lock", "logs"}
-        if ours and not any(log.stat().st_size for log in self.logs.glob("*.log")):
-            shutil.rmtree(self.path, ignore_errors=True)
+        try:
+            with RunLock(self.path):
+                if self.holds_a_run():
+                    return
+                self.remove_leftovers()
+                (self.path / "lock").unlink()
+        except RunLockedError:
+            return  # another process has begun its run here meanwhile
+        with contextlib.suppress(OSError):  # there is something of somebody's in it: it stays
+            if self.logs.exists():
+                self.logs.rmdir()
+            self.path.rmdir()
 
     def table(self) -> EpisodeTable:
         """Open the episode table, creating it if there is none."""
@@ -131,7 +141,7 @@ def open_run(table: EpisodeTable, identity: Identity, plan: Sequence[Episode], d
         table.set_meta("identity", identity)
     else:
         check_identity(stored, identity, directory)
-        before = table.meta("n_episodes")
+        before = table.meta("n_episodes") or 0
         if per_task < before:
             raise IdentityError(
                 f"{directory} was planned with {before} episodes per task, this command asks for {per_task}. "

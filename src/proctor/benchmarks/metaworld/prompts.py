@@ -84,7 +84,7 @@ def _lerobot_prompts() -> dict[str, str]:
         try:
             descriptions: Any = json.loads((Path(root) / "envs" / "metaworld_config.json").read_text())
             return _only_known(descriptions["TASK_DESCRIPTIONS"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # a LeRobot without that file: ours will do
     return {}
 

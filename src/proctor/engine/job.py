@@ -1,0 +1,43 @@
+"""What a run is to do, settled before it starts, and how it ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Episode
+from proctor.config.settings import LimitSettings, RunSettings
+from proctor.engine.crew import WorkerRecipe
+from proctor.engine.hosts import HostRecipe
+from proctor.errors import ProctorError
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done; everything in it is settled."""
+
+    plan: Sequence[Episode]
+    pending: Sequence[Episode]
+    workers: int
+    recipe: WorkerRecipe
+    eval: RunSettings
+    limits: LimitSettings
+    max_open_tasks: int
+    video_path: Callable[[Episode], Path | None]
+    host_recipe: HostRecipe | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: complete, stopped by a signal, or by an error."""
+
+    stopped_by: signal.Signals | None = None
+    error: ProctorError | None = None
+    startup: float = 0.0
+
+
+def stored_path(video: Path | None) -> str | None:
+    """Return a video's path relative to its run directory, so that the directory can be moved."""
+    return None if video is None else str(Path(*video.parts[-3:]))
