@@ -118,6 +118,15 @@ def test_constructor_arguments_given_as_flags_are_read_as_yaml() -> None:
     assert found.policy.kwargs == {"a": 0.5, "b": [1, "x"], "c": True}
 
 
+def test_constructor_arguments_may_be_nested_and_are_kept_in_the_config(tmp_path: Path) -> None:
+    found = settings_from_flags(
+        [*BASE[1:], "--policy.path=my.py:Mine", "--policy.kwargs.net.width=64", "policy.kwargs.net.name=mlp"]
+    )
+    assert isinstance(found.policy, PythonPolicySettings)
+    assert found.policy.kwargs == {"net": {"width": 64, "name": "mlp"}}
+    assert settings_from_flags([f"--config_path={written(tmp_path, found)}"]) == found
+
+
 def test_text_given_in_python_or_yaml_stays_text() -> None:
     given_tree = tree(policy={"type": "python", "path": "my.py:Mine", "kwargs": {"version": "1", "name": "no"}})
     found = build_settings(given_tree)
@@ -301,9 +310,16 @@ def written(directory: Path, found: Settings) -> Path:
     return directory / "config.yaml"
 
 
-def test_the_config_that_a_run_writes_can_be_given_as_a_file(tmp_path: Path) -> None:
+def test_the_config_that_a_run_writes_starts_a_run_of_its_own(tmp_path: Path) -> None:
     found = settings_from_flags([*BASE, "--eval.n_episodes=3", f"--output_dir={tmp_path}"])
-    assert settings_from_flags([f"--config_path={written(tmp_path, found)}"]) == found
+    again = settings_from_flags([f"--config_path={written(tmp_path, found)}"])
+    assert again == dataclasses.replace(found, output_dir=None)
+
+
+def test_an_empty_resume_in_a_file_resumes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({**tree(), "resume": None}))
+    assert settings_from_flags([f"--config_path={file}"]) == settings_from_flags(BASE)
 
 
 def test_resuming_takes_the_runs_own_settings_and_its_present_place(tmp_path: Path) -> None:

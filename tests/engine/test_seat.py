@@ -208,7 +208,7 @@ class NoArray:
         ([NoArray()], ["memory"]),
         (None, None),
         (np.zeros((1, 1, 2)), None),
-        (iter([np.zeros((1, 2))]), ["memory"]),
+        (7, ["memory"]),
     ],
 )
 def test_what_cannot_even_be_read_is_the_policys_fault_too(reply: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -130,10 +131,17 @@ def test_something_that_one_side_lacks_is_a_difference() -> None:
     assert "renderer" in refusal({}, {"renderer": "llvmpipe"})
 
 
-def test_a_difference_at_the_end_of_a_long_value_is_shown() -> None:
-    message = refusal({"tasks": list(EASY)}, {"tasks": [*EASY[:-1], "hammer-v3"]})
+@pytest.mark.parametrize("kind", [list, ",".join])
+def test_a_difference_at_the_end_of_a_long_value_is_shown(kind: Callable[[Sequence[str]], Any]) -> None:
+    message = refusal({"task": kind(EASY)}, {"task": kind([*EASY[:-1], "hammer-v3"])})
     assert "hammer-v3" in message
     assert EASY[-1] in message
+
+
+def test_another_order_is_shown_as_a_difference() -> None:
+    message = refusal({"tasks": list(EASY)}, {"tasks": [*EASY[:-2], EASY[-1], EASY[-2]]})
+    before, _, now = message.splitlines()[1].partition("this command gives ")
+    assert before.partition("the run has ")[2].rstrip(", ") != now
 
 
 def test_versions_are_read_without_importing_and_absence_is_told() -> None:

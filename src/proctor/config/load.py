@@ -49,6 +49,9 @@ def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
     _check_names(tree, sections)
+    for section, name in (("policy", "path"), ("env", "type")):
+        if tree[section].get(name):
+            tree[section][name] = absolute_source(str(tree[section][name]))
     values: dict[str, Any] = {
         section: _validate(section, sections[section], tree.get(section) or {}) for section in SECTIONS
     }

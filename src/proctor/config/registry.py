@@ -48,6 +48,12 @@ def _find(flag: str, name: str, builtin: dict[str, str], group: str) -> str:
     raise UsageError(f"--{flag}={name}: unknown.{did_you_mean(name, known)} Known: {', '.join(known)}.")
 
 
+def absolute_source(path: str) -> str:
+    """Return `file.py:Name` with an absolute path, so that it holds in other directories; others as they are."""
+    where, colon, name = path.rpartition(":")
+    return f"{Path(where).expanduser().absolute()}:{name}" if colon and where.endswith(".py") else path
+
+
 def load_object(path: str) -> Any:
     """Import what `module:Name` or `file.py:Name` names. Raises `UsageError` if it is not there."""
     where, _, name = path.rpartition(":")
