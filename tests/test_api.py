@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def test_a_live_policy_without_a_fingerprint_does_not_resume_by_accident(tmp_pat
     evaluate_tiny(plain, tmp_path / "run", n_episodes=1)
     with pytest.raises(UsageError, match=r"policy\.fingerprint"):
         evaluate_tiny(lambda observation: [0.0, 0.0], tmp_path / "run", n_episodes=2)
+
+
+def test_an_object_that_has_changed_is_not_taken_for_what_it_was(tmp_path: Path) -> None:
+    class Learner(Thoughtful):
+        @property
+        def spec(self) -> proctor.PolicySpec:
+            return dataclasses.replace(super().spec, fingerprint=None)
+
+    learner = Learner()
+    evaluate_tiny(learner, tmp_path / "run", n_episodes=1)
+    with pytest.raises(UsageError, match="give it one"):
+        evaluate_tiny(learner, tmp_path / "run", n_episodes=1)
 
 
 def test_a_live_policy_with_a_fingerprint_resumes(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
+from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
@@ -132,10 +131,11 @@ def evaluate(
         tree["policy"] = {**tree.get("policy", {}), ("path" if ":" in policy else "type"): policy}
     else:
         live = as_policy(policy, repr(policy))
+        name = getattr(policy, "__name__", type(policy).__name__)
         # Known by its class; what it holds is told by its fingerprint, if it has one.
-        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{type(policy).__name__}"}
+        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
     checked = build_settings(tree)
-    evaluation = evaluate_settings(checked, [make_display(Console(), checked.display)], live)
+    evaluation = evaluate_settings(checked, [make_display(PatientConsole(), checked)], live)
     if evaluation.error is not None:
         raise evaluation.error
     if evaluation.stopped_by is signal.SIGINT:

@@ -41,7 +41,7 @@ def test_a_mistake_gets_one_line_and_status_2_before_anything_starts(
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not list(tmp_path.iterdir())
 
 
 def test_help_names_every_setting_and_its_default() -> None:
@@ -105,6 +105,16 @@ def test_the_default_directory_is_lerobots(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (info,) = tmp_path.glob("outputs/eval/????-??-??/??-??-??_my_job/eval_info.json")
     assert str(info) in done.stdout
+
+
+def test_a_run_whose_reader_has_gone_ends_as_any_other(tmp_path: Path) -> None:
+    tree = tiny_tree(tmp_path / "run", display="plain", env={"mischief": "step.kill!:*:*:1"})
+    quoted = " ".join(f"'{flag}'" for flag in flags(tree))
+    command = f"{sys.executable} -m proctor.cli eval {quoted} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.split() == ["0"], done.stderr
+    assert len(digests(tmp_path / "run")) == 12
+    assert (tmp_path / "run" / "eval_info.json").exists()
 
 
 def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path) -> None:

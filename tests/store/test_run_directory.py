@@ -239,14 +239,14 @@ def test_a_refused_command_leaves_no_directory_behind(tmp_path: Path) -> None:
     (run.logs / "host.log").touch()
     with RunLock(run.path):
         pass
-    run.remove_if_unused()
+    run.remove_if_unused([run.path])
     assert not run.path.exists()
 
 
 def test_a_refused_command_keeps_a_log_that_says_why(run: RunDirectory) -> None:
     run.logs.mkdir()
     (run.logs / "host.log").write_text("Traceback ...")
-    run.remove_if_unused()
+    run.remove_if_unused([run.path])
     assert (run.logs / "host.log").exists()
 
 
@@ -255,7 +255,7 @@ def test_a_refused_command_never_removes_somebody_elses_files(run: RunDirectory,
     file = run.path / precious
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("precious")
-    run.remove_if_unused()
+    run.remove_if_unused([run.path])
     assert file.read_text() == "precious"
 
 
@@ -264,5 +264,5 @@ def test_a_refused_command_does_not_remove_the_directory_that_another_process_ha
 ) -> None:
     run.logs.mkdir()
     with RunLock(run.path):
-        run.remove_if_unused()
+        run.remove_if_unused([run.path])
         assert (run.path / "lock").exists()

@@ -75,14 +75,17 @@ def _try(backend: str, python: str) -> subprocess.CompletedProcess[str]:
 
 def main() -> None:
     """Open a context with the backend that the environment names, and print the renderer's name."""
-    import mujoco
+    try:
+        import mujoco
 
-    context = mujoco.GLContext(16, 16)
-    context.make_current()
-    from OpenGL import GL
+        context = mujoco.GLContext(16, 16)
+        context.make_current()
+        from OpenGL import GL
 
-    name = GL.glGetString(GL.GL_RENDERER)
-    context.free()
+        name = GL.glGetString(GL.GL_RENDERER)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        os._exit(1)  # a half-made context complains again when it is collected
     print(name.decode() if isinstance(name, bytes) else name, flush=True)  # noqa: T201 - the answer to our parent
     os._exit(0)  # some drivers crash in their own tear-down, after all is said
 

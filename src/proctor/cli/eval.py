@@ -12,7 +12,8 @@ from rich.text import Text
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
 from proctor.engine.evaluation import Evaluation, evaluate_settings
-from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM
+from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
+from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
 from proctor.report.summary import print_summary
 
@@ -30,12 +31,12 @@ Running the same command again with the same --output_dir finishes what is missi
 
 def eval_command(arguments: Sequence[str]) -> int:
     """Run `proctor eval`; returns the exit status."""
-    console = Console()
+    console = PatientConsole()
     if any(argument in ("-h", "--help") for argument in arguments):
         _print_help(console)
         return EXIT_OK
     settings = settings_from_flags(arguments)
-    evaluation = evaluate_settings(settings, [make_display(console, settings.display)])
+    evaluation = evaluate_settings(settings, [make_display(console, settings)])
     if evaluation.info:
         print_summary(console, evaluation)
     return _conclude(evaluation, Console(stderr=True))
@@ -45,7 +46,14 @@ def _conclude(evaluation: Evaluation, errors: Console) -> int:
     resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
     if evaluation.error is not None:
         errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
-        errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
+        if isinstance(evaluation.error, PolicyError):
+            logs = evaluation.directory / "logs"
+            errors.print(
+                Text(f"The traceback is in {logs}. A policy that was changed is another one"), soft_wrap=True
+            )
+            errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
+        else:
+            errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
         return evaluation.error.exit_status
     if evaluation.stopped_by is not None:
         status = EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ from rich.text import Text
 import proctor
 from proctor.cli.eval import eval_command
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
+from proctor.report.console import PatientConsole
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (eval_command, "evaluate a policy on a benchmark"),
@@ -32,8 +32,7 @@ def main() -> None:
         status = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        PatientConsole().on_broken_pipe()  # nobody is left to tell
         status = EXIT_OK
     sys.exit(status)
 
@@ -52,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    console = Console()
+    console = PatientConsole()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         lines = "\n".join(f"  {name:<8} {words}" for name, (_, words) in COMMANDS.items())
         console.print(_HELP.format(commands=lines), markup=False, highlight=False)

@@ -13,7 +13,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.registry import BENCHMARKS, benchmark_path, load_object, policy_path
+from proctor.config.registry import BENCHMARKS, absolute_source, benchmark_path, load_object, policy_path
 from proctor.config.settings import (
     AtLeast,
     EnvSettings,
@@ -36,7 +36,7 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
     tree = nest(flags)
     if config_path is not None:
         tree = merge(_read_yaml(Path(config_path)), tree)
-    if "resume" in tree:
+    if tree.get("resume"):
         directory = Path(str(tree["resume"]))
         # Its own path may have changed since it was written.
         tree = merge({**read_config(directory), "output_dir": str(directory)}, tree)
@@ -49,6 +49,8 @@ def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
     _check_names(tree, sections)
+    if isinstance(tree["env"].get("task"), list):
+        tree["env"]["task"] = ",".join(map(str, tree["env"]["task"]))
     for section, name in (("policy", "path"), ("env", "type")):
         if tree[section].get(name):
             tree[section][name] = absolute_source(str(tree[section][name]))
@@ -168,9 +170,13 @@ def _typed(value: Any, annotation: Any) -> Any:
         if _is_optional(annotation) and value.lower() in ("none", "null"):
             return None
         return _yaml(value) if _is_dict(annotation) else str(value)
-    if isinstance(value, dict) and _is_dict(annotation):
-        return {key: _yaml(item) if isinstance(item, FlagText) else item for key, item in value.items()}
-    return value
+    return _open_texts(value) if _is_dict(annotation) else value
+
+
+def _open_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _open_texts(item) for key, item in value.items()}
+    return _yaml(value) if isinstance(value, FlagText) else value
 
 
 def _yaml(text: str) -> Any:

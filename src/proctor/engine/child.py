@@ -15,7 +15,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ class Child:
         python: str | None = None,
     ) -> None:
         self.log = log
-        self.started = time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
+        self._log_start = log.stat().st_size if log.exists() else 0
         self.channel, theirs = Channel.pair()
         try:
             with log.open("ab") as output:
@@ -90,12 +89,14 @@ class Child:
         return code
 
     def last_words(self) -> str:
-        """Return the end of what the child printed, on one line, for an error message."""
+        """Return the line of what the child printed that best says why it ended, or nothing."""
         try:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
+            lines = self.log.read_bytes()[self._log_start :].decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return clip(lines[-1].strip(), 300) if lines else ""
+        # Python's fault handler ends with a list of modules; what happened stands at its top.
+        fatal = [line for line in lines if line.startswith("Fatal Python error")]
+        return clip((fatal or lines)[-1].strip(), 300) if lines else ""
 
 
 def describe_exit(code: int) -> str:

@@ -220,7 +220,7 @@ class Coordinator:
         tries = self._failures[episode.key]
         self._attempts.append(Attempt(episode.key, tries, reason, worker))
         if tries >= self._job.eval.max_attempts:
-            self._tell(f"{episode}: given up after {tries} attempts: {reason}")
+            self._tell(f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, given up: {reason}")
             self._records.append(EpisodeRecord.failed(episode, tries, reason))
         else:
             self._tell(

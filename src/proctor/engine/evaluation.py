@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from proctor.store.atomic import write_json
 from proctor.store.episodes import EpisodeTable
 from proctor.store.eval_info import build_eval_info
 from proctor.store.filesystem import prepare_directory
-from proctor.store.identity import Identity, cpu_kind, identity_fields, installed_versions
+from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields, installed_versions
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, default_directory, open_run
@@ -87,13 +88,14 @@ class Evaluator:
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
         self._directory.check_usable()
-        fresh = not self._directory.path.exists()
+        path = self._directory.path
+        created = [folder for folder in (path, *path.parents) if not folder.exists()]
         prepare_directory(self._directory.path, len(self._plan))
         try:
             return self._run()
         finally:
-            if fresh:  # a command that was refused or stopped before its run began leaves nothing behind
-                self._directory.remove_if_unused()
+            # A command that was refused or stopped before its run began leaves nothing behind.
+            self._directory.remove_if_unused(created)
 
     def _run(self) -> Evaluation:
         with ExitStack() as stack:
@@ -180,7 +182,7 @@ class Evaluator:
         fingerprint = spec.fingerprint
         if fingerprint is None:
             # Nobody can tell whether it is the same policy next time: such a run is never resumed.
-            fingerprint = f"unknown, process {os.getpid()} object {id(self._live):x}"
+            fingerprint = f"{UNKNOWN} {uuid.uuid4()}"
         return cast(
             Identity,
             to_plain(

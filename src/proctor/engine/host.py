@@ -180,9 +180,8 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     loading.write(Phase.IDLE, now())
 
     def blame(error: PolicyError) -> None:
-        trace = "".join(traceback.format_exception(error))
-        print(trace, flush=True)  # noqa: T201 - goes to the host's log
-        channel.send({"type": "policy_error", "message": clip(str(error), 4000), "trace": clip(trace)})
+        print("".join(traceback.format_exception(error)), flush=True)  # noqa: T201 - goes to the host's log
+        channel.send({"type": "policy_error", "message": clip(str(error), 4000)})
 
     cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(boot["lanes"])]
     server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells)

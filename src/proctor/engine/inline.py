@@ -6,6 +6,7 @@ the same, digest for digest.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,6 +46,7 @@ def run_inline(
             try:
                 record = replace(inline.play(episode), attempts=1 + failures[episode])
             except PolicyError as error:
+                traceback.print_exc()  # whoever runs inline is looking for exactly this
                 return Ending(error=error)
             except VideoError as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))

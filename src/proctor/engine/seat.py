@@ -73,7 +73,7 @@ def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
         )
     if seat.chunk_length is not None and len(array) != seat.chunk_length:
         raise PolicyError(
-            _blame(seat, f"returned {len(array)} actions; its spec says action_steps={seat.chunk_length}")
+            _blame(seat, f"returned a chunk of {len(array)}; its spec says action_steps={seat.chunk_length}")
         )
     if array.dtype.kind not in "fiu":
         raise PolicyError(_blame(seat, f"returned actions of type {array.dtype}; numbers are needed"))

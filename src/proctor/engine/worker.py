@@ -127,7 +127,8 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except HostLost:
             channel.send({"type": "host_lost"})
         except PolicyError as error:
-            channel.send({"type": "policy_error", "message": str(error), "trace": clip(traceback.format_exc())})
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+            channel.send({"type": "policy_error", "message": clip(str(error), 4000)})
         except VideoError as error:
             channel.send({"type": "video_error", "message": str(error)})
         except Exception as error:

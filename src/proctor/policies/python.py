@@ -148,10 +148,8 @@ def _takes_two(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
-    needed = [
-        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-    ]
-    return len(needed) == 2
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (places[1].default is places[1].empty or places[1].name in ("generator", "rng"))
 
 
 def _to_numpy(action: Any) -> np.ndarray[Any, Any]:
@@ -162,14 +160,15 @@ def _to_numpy(action: Any) -> np.ndarray[Any, Any]:
 
 
 def _source_fingerprint(settings: PythonPolicySettings) -> str:
-    where = (settings.path or "").rpartition(":")[0]
+    # Not where the file lies, but what it holds: a run can be resumed from another directory or machine.
+    where, _, name = (settings.path or "").rpartition(":")
     if where.endswith(".py"):
         source = Path(where).expanduser()
     else:
         spec = importlib.util.find_spec(where)
         source = Path(spec.origin) if spec is not None and spec.origin else Path(where)
     parts = [
-        settings.path or "",
+        name,
         json.dumps(settings.kwargs, sort_keys=True, default=str),
         _file_hash(source),
     ]

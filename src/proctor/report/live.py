@@ -14,8 +14,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from proctor.config.settings import Settings
 from proctor.engine.events import Progress as RunProgress
 from proctor.engine.events import RunStart, Watcher
+from proctor.report.console import count
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord
 
@@ -23,17 +25,22 @@ _MOST_TASKS = 12
 _PLAIN_SECONDS = 5.0
 
 
-def make_display(console: Console, display: str) -> Watcher:
+def make_display(console: Console, settings: Settings) -> Watcher:
     """Return the watcher that `--display` asks for."""
-    if display == "auto":
-        display = "live" if console.is_terminal else "plain"
-    return {"live": LiveDisplay, "plain": PlainDisplay}[display](console) if display != "none" else Watcher()
+    kind = settings.display
+    if kind == "auto":
+        # A display that redraws itself and a debugger's prompt do not go together.
+        kind = "live" if console.is_terminal and settings.eval.use_async_envs else "plain"
+    if kind == "none":
+        return Watcher()
+    return LiveDisplay(console) if kind == "live" else PlainDisplay(console)
 
 
 def describe_start(start: RunStart) -> str:
     """Return the line that opens a run."""
     tasks = len({(episode.task.group, episode.task.task_id) for episode in start.plan})
-    resumed = f", {len(start.already)} ended before" if start.already else ""
+    before = sum(record.status == "finished" for record in start.already)
+    resumed = f", {before} finished before" if before else ""
     where = {
         "central": "in its own process",
         "worker": "inside the workers",
@@ -41,8 +48,8 @@ def describe_start(start: RunStart) -> str:
         "inline": "in this process, no workers",
     }[start.placement]
     return (
-        f"{start.benchmark}: {_count(len(start.plan), 'episode')} of {_count(tasks, 'task')}{resumed}; "
-        f"{_count(start.workers, 'worker')}; policy {start.policy} {where}"
+        f"{start.benchmark}: {count(len(start.plan), 'episode')} of {count(tasks, 'task')}{resumed}; "
+        f"{count(start.workers, 'worker')}; policy {start.policy} {where}"
     )
 
 
@@ -58,7 +65,7 @@ def describe_progress(progress: RunProgress) -> str:
         f"{progress.busy}/{progress.workers} workers busy",
     ]
     if progress.errors:
-        parts.append(f"{progress.errors} errors")
+        parts.append(count(progress.errors, "error"))
     if left is not None and progress.ended < progress.total:
         parts.append(f"{duration(left)} left")
     return ", ".join(parts)
@@ -79,11 +86,10 @@ def duration(seconds: float) -> str:
 
 
 def _prefix(rate: Rate) -> str:
-    return f"{rate} of the first {rate.episodes}" if rate.episodes else "not known yet"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
+    if rate.value is None:
+        return "not known yet"
+    low, high = 100 * rate.low, 100 * rate.high
+    return f"{100 * rate.value:.1f} % ({low:.1f}–{high:.1f}) in the first {rate.episodes}"
 
 
 class PlainDisplay(Watcher):

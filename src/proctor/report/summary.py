@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from proctor.engine.evaluation import Evaluation
+from proctor.report.console import count
 from proctor.report.live import duration
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
@@ -16,7 +18,8 @@ from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_
 
 def print_summary(console: Console, evaluation: Evaluation) -> None:
     """Print the table, the errors, where the time went and where the results are."""
-    console.print(_table(evaluation))
+    if evaluation.records:
+        console.print(_table(evaluation))
     tasks = {(episode.task.group, episode.task.task_id) for episode in evaluation.plan}
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
@@ -30,10 +33,12 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
 
 
 def _table(evaluation: Evaluation) -> RenderableType:
-    table = Table(title_justify="left", header_style="bold")
-    table.add_column("task")
-    for heading in ("success", "k/n", "95 % interval", "errors", "steps to success"):
-        table.add_column(heading, justify="right")
+    # Narrow enough for 80 columns with Meta-World's longest names.
+    with_errors = any(record.status == "error" for record in evaluation.records)
+    table = Table(header_style="bold")
+    table.add_column("task", overflow="fold")
+    for heading in ("success", "k/n", "95 % interval", *(["errors"] if with_errors else []), "med. steps"):
+        table.add_column(heading, justify="right", no_wrap=True)
     tasks = list(dict.fromkeys(episode.task for episode in evaluation.plan))
     groups = list(dict.fromkeys(task.group for task in tasks))
     for group in groups:
@@ -41,27 +46,27 @@ def _table(evaluation: Evaluation) -> RenderableType:
         for task in members:
             rows = [r for r in evaluation.records if r.key[:2] == (group, task.task_id)]
             if rows:
-                table.add_row(task.name, *_cells(rows))
+                table.add_row(task.name, *_cells(rows, with_errors))
         if len(members) > 1:
             rows = [r for r in evaluation.records if r.task_group == group]
             table.add_section()
-            table.add_row(f"group {group}", *_cells(rows), style="bold", end_section=True)
+            table.add_row(f"group {group}", *_cells(rows, with_errors), style="bold", end_section=True)
     if len(groups) > 1 or len(tasks) == 1:
         table.add_section()
-        table.add_row("all", *_cells(evaluation.records), style="bold")
-    return Group(table)
+        table.add_row("all", *_cells(evaluation.records, with_errors), style="bold")
+    return table
 
 
-def _cells(records: Sequence[EpisodeRecord]) -> list[str]:
+def _cells(records: Sequence[EpisodeRecord], with_errors: bool) -> list[str]:
     rate = success_rate(records)
     errors = sum(record.status == "error" for record in records)
-    steps = sorted(record.steps for record in records if record.success)
+    steps = [record.steps for record in records if record.success]
     return [
         "–" if rate.value is None else f"{100 * rate.value:.1f} %",
         f"{rate.successes}/{rate.episodes}",
         interval(rate),
-        str(errors) if errors else "",
-        str(steps[len(steps) // 2]) if steps else "",
+        *([str(errors or "")] if with_errors else []),
+        str(statistics.median_low(steps)) if steps else "",
     ]
 
 
@@ -76,8 +81,8 @@ def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
         return []
     lines = [
         Text(
-            f"{len(failed)} episodes could not be run and are not counted. "
-            f"Success if they had failed: {rate_if_errors_failed(records)}",
+            f"{count(len(failed), 'episode')} could not be run, not counted in the rates. "
+            f"If errors were failures: {rate_if_errors_failed(records)}",
             style="yellow",
         )
     ]
@@ -102,7 +107,7 @@ def _time(evaluation: Evaluation) -> list[Text]:
     wall = timing["wall_s"]
     return [
         Text(
-            f"{len(evaluation.records)} episodes, {timing['steps']} steps in {duration(wall)}"
+            f"{count(len(evaluation.records), 'episode')}, {timing['steps']} steps in {duration(wall)}"
             + (f" ({timing['steps'] / wall:.0f} steps/s)" if wall else "")
             + f". Time: {shares}."
         )

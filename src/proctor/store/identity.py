@@ -14,6 +14,11 @@ from proctor.errors import IdentityError
 
 Identity = dict[str, Any]
 
+_LONG = 80
+
+UNKNOWN = "unknown"
+"""How the fingerprint of a policy that has none begins."""
+
 
 def identity_fields(settings: Any) -> dict[str, Any]:
     """Return a settings dataclass's values that can change a result: all not marked as execution."""
@@ -55,6 +60,8 @@ def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key)
     ]
+    if str(before.get("policy.fingerprint")).startswith(UNKNOWN):
+        lines.append("  (a live policy without a `fingerprint` attribute cannot be known again; give it one)")
     if lines:
         raise IdentityError(
             f"{directory} holds a run with other settings; mixing them would make the result meaningless:\n"
@@ -74,14 +81,13 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _difference(before: Any, now: Any) -> tuple[str, str]:
-    """Return what to show of two values; of long lists only what the other does not have."""
-    if isinstance(before, list) and isinstance(now, list):
-        gone, new = [item for item in before if item not in now], [item for item in now if item not in before]
-        if gone or new:
-            return _show(gone), _show(new)
-    return _show(before), _show(now)
+    """Return two values as text; long ones from shortly before the place where they part."""
+    texts = repr(before), repr(now)
+    alike = next((place for place, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(0, alike - 20) if max(map(len, texts)) > _LONG else 0
+    first, second = (f"{'...' if start else ''}{text[start:]}" for text in texts)
+    return _cut(first), _cut(second)
 
 
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."

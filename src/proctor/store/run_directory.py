@@ -76,20 +76,21 @@ class RunDirectory:
         if self.path.is_file():
             raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
-    def remove_if_unused(self) -> None:
-        """Leave nothing behind of a command that was refused before its run began."""
+    def remove_if_unused(self, created: Sequence[Path]) -> None:
+        """Leave nothing behind of a command whose run did not begin: the folders it `created`, deepest first."""
+        if self.path not in created or not self.path.exists() or self.holds_a_run():
+            return
         try:
             with RunLock(self.path):
-                if self.holds_a_run():
-                    return
                 self.remove_leftovers()
                 (self.path / "lock").unlink()
         except RunLockedError:
             return  # another process has begun its run here meanwhile
-        with contextlib.suppress(OSError):  # there is something of somebody's in it: it stays
+        with contextlib.suppress(OSError):  # what somebody has put something into stays
             if self.logs.exists():
                 self.logs.rmdir()
-            self.path.rmdir()
+            for folder in created:
+                folder.rmdir()
 
     def table(self) -> EpisodeTable:
         """Open the episode table, creating it if there is none."""
