@@ -14,6 +14,7 @@ from harness import descendants as family_of
 
 import proctor
 from proctor.benchmarks.gl import Renderer, find_renderer
+from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import NoPicturesError
 
@@ -87,6 +88,13 @@ def test_an_episode_is_the_same_in_a_fresh_process_and_after_others_in_a_reused_
 def test_building_directly_equals_meta_worlds_own_way_bit_for_bit() -> None:
     plan = ["reach-v3:5", "door-unlock-v3:5", "stick-pull-v3:5", "box-close-v3:5"]
     assert rollouts("direct", *plan) == rollouts("official", *plan)
+
+
+def test_one_hot_vectors_follow_meta_worlds_own_order() -> None:
+    from metaworld.env_dict import MT10_V3, MT50_V3
+
+    assert one_hot_tasks(MetaWorldSettings(type="metaworld", task="mt10")) == tuple(MT10_V3)
+    assert one_hot_tasks(MetaWorldSettings(type="metaworld", task="reach-v3")) == tuple(MT50_V3)
 
 
 @pytest.mark.slow
@@ -268,7 +276,7 @@ def test_state_and_one_hot_observations_have_the_declared_shapes(tmp_path: Path)
         "    assert observation['observation.state'].shape == (4,)\n"
         "    state = observation['observation.environment_state']\n"
         "    assert state.shape == (39,) and np.array_equal(state[:4], observation['observation.state'])\n"
-        "    assert observation['observation.task_one_hot'].argmax() == 40 and observation['task']\n"
+        "    assert observation['observation.task_one_hot'].argmax() == 43 and observation['task']\n"
         "    return np.zeros((100, 4))\n"
     )
     result = proctor.evaluate(

@@ -101,7 +101,9 @@ def test_spellings_make_no_difference_to_the_settings() -> None:
 
 def test_a_policy_path_alone_means_a_python_policy() -> None:
     found = settings_from_flags([*BASE[1:], "--policy.path=my.py:Mine", "--policy.kwargs.size=3"])
-    assert found.policy == PythonPolicySettings(type="python", path=f"{Path('my.py').absolute()}:Mine", kwargs={"size": 3})
+    assert found.policy == PythonPolicySettings(
+        type="python", path=f"{Path('my.py').absolute()}:Mine", kwargs={"size": 3}
+    )
 
 
 def test_constructor_arguments_given_as_flags_are_read_as_yaml() -> None:

@@ -1,8 +1,8 @@
 """The typed settings of a run: plain frozen dataclasses, so that a worker reads them without pydantic.
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
-on settings that may change between a run and its resume because they cannot change a result. Everything
-else is identity. Names are LeRobot's wherever LeRobot has the thing.
+on settings that may change between a run and its resume because they cannot change a result. Everything else
+in `env` is identity, and so is the seed; `eval` and `limits` are execution as a whole. Names are LeRobot's wherever LeRobot has the thing.
 """
 
 from __future__ import annotations

@@ -126,6 +126,8 @@ class PythonPolicy(Policy):
 
 def as_policy(found: Any, name: str) -> Policy:
     """Return a live object as a policy, adapting a plain one."""
+    if inspect.isclass(found):
+        raise UsageError(f"{name} is a class; give an object of it.")
     if isinstance(found, Policy):
         return found
     if all(hasattr(found, attribute) for attribute in ("spec", "begin", "act")):

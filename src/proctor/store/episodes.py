@@ -58,14 +58,19 @@ class EpisodeTable:
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
+        try:
             if not read_only:
-                self._prepare()
-        version = self.meta("schema_version")
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
-                "Use the Proctor version that wrote it, or a new --output_dir."
-            )
+                with _explained(path):
+                    self._prepare()
+            version = self.meta("schema_version")
+            if version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
+                    "Use the Proctor version that wrote it, or a new --output_dir."
+                )
+        except StoreError:
+            self._db.close()
+            raise
 
     def _prepare(self) -> None:
         # WAL needs shared memory between processes, which network file systems do not give.

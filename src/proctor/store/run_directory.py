@@ -72,7 +72,7 @@ class RunDirectory:
         return (self.path / DATABASE).exists()
 
     def check_usable(self) -> None:
-        """Refuse a path that is a file, or a directory with somebody's other things in it."""
+        """Refuse a path that is a file."""
         if self.path.is_file():
             raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
@@ -109,8 +109,8 @@ class RunDirectory:
         return Path("videos") / f"{file_name(task.group)}_{task.task_id}" / f"eval_episode_{index}.mp4"
 
     def remove_leftovers(self) -> None:
-        """Delete half-written videos and empty logs that a killed process left."""
-        for partial in self.path.glob("videos/*/*.part"):
+        """Delete half-written files and empty logs that a killed process left."""
+        for partial in (*self.path.glob("videos/*/*.part"), *self.path.glob(".*.part")):
             partial.unlink(missing_ok=True)
         for log in self.logs.glob("*.log"):
             if log.stat().st_size == 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from proctor.benchmarks.metaworld.prompts import load_prompts
-from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50
+from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, did_you_mean
@@ -38,7 +38,9 @@ class MetaWorldSettings(EnvSettings):
     observation_width: Annotated[int, AtLeast(1), "width of the policy's image"] = 480
     visualization_height: Annotated[int, AtLeast(0), EXECUTION, "height of videos; 0: as the policy's image"] = 0
     visualization_width: Annotated[int, AtLeast(0), EXECUTION, "width of videos; 0: as the policy's image"] = 0
-    one_hot: Annotated[bool, "also give observation.task_one_hot, 50 numbers that name the task"] = False
+    one_hot: Annotated[
+        bool, "also give observation.task_one_hot: Meta-World's 10 numbers for mt10, else its 50"
+    ] = False
     prompts: Annotated[Path | None, "YAML file of task: prompt, over LeRobot's or Proctor's own wording"] = None
     episode_length: Annotated[int, AtLeast(1), "step limit"] = MAX_STEPS
 
@@ -64,7 +66,7 @@ class MetaWorld(Benchmark):
             "pixels_agent_pos": {IMAGE: image, STATE: state},
         }[s.obs_type]
         if s.one_hot:
-            features[TASK_ONE_HOT] = Feature((len(MT50),), "float32")
+            features[TASK_ONE_HOT] = Feature((len(one_hot_tasks(s)),), "float32")
         return BenchmarkSpec(
             name="metaworld",
             features=features,
@@ -106,6 +108,11 @@ class MetaWorld(Benchmark):
                 raise UsageError(
                     f"--env.type=metaworld needs the package {module}. Run: pip install 'proctor[metaworld]'"
                 )
+
+
+def one_hot_tasks(settings: MetaWorldSettings) -> Sequence[str]:
+    """Return the tasks that the places of a one-hot vector stand for, as in Meta-World's own MT10 and MT50."""
+    return MT10 if settings.task.strip() == "mt10" else MT50
 
 
 def _members(name: str) -> tuple[str, Sequence[str]]:

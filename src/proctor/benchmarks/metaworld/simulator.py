@@ -15,8 +15,8 @@ from proctor.benchmarks.metaworld.benchmark import (
     STATE,
     TASK_ONE_HOT,
     MetaWorldSettings,
+    one_hot_tasks,
 )
-from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
 
 _CORNER2 = 2
@@ -53,8 +53,7 @@ class MetaWorldSimulator:
         if self._flipped:
             self._env.model.cam_pos[_CORNER2] = _CORNER2_POSITION
         self._make_seedable()
-        self._one_hot = np.zeros(len(MT50), np.float32)
-        self._one_hot[MT50.index(task.name)] = 1.0
+        self._one_hot = np.equal(one_hot_tasks(settings), task.name).astype(np.float32)
         self._raw: NDArray[np.float64] = np.zeros(39)
         self._look: Look = NO_LOOK
         self._drawn: dict[tuple[int, int], NDArray[np.uint8]] = {}
