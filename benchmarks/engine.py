@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from trivial import ACTION_SIZE, TrivialEnv, decide
+from trivial import TrivialEnv, decide
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
@@ -36,7 +36,7 @@ from proctor.errors import NoPicturesError
 from proctor.policies.expert import ExpertPolicy
 
 HERE = Path(__file__).parent
-ROUNDS = 2
+ROUNDS = 7
 
 
 class Pace(Watcher):
@@ -66,16 +66,22 @@ def run_proctor(tree: dict[str, Any], warm: int) -> float:
 
 
 def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], goal: float) -> None:
-    """Run both in turn and print the ratio of each round's pair."""
+    """Run both in turn, who goes first changing, and print the ratio of each round's pair."""
     pairs = []
-    for _ in range(ROUNDS):
-        peer = theirs()
-        pairs.append((ours(), peer))
+    for number in range(ROUNDS):
+        if number % 2:
+            peer = theirs()
+            pairs.append((ours(), peer))
+        else:
+            own = ours()
+            pairs.append((own, theirs()))
     ratios = sorted(a / b for a, b in pairs)
+    quartiles = statistics.quantiles(ratios, n=4)
     print(
         f"  {name}: {statistics.median(a for a, _ in pairs):,.0f} against "
         f"{statistics.median(b for _, b in pairs):,.0f} steps/s; ratio {statistics.median(ratios):.2f} "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f} over {ROUNDS} rounds), goal {goal:g}",
+        f"(quartiles {quartiles[0]:.2f} to {quartiles[2]:.2f}, range {ratios[0]:.2f} to {ratios[-1]:.2f}, "
+        f"{ROUNDS} rounds), goal {goal:g}",
         flush=True,
     )
 
@@ -120,7 +126,6 @@ def proctor_pace(workers: int, chunk: int, episodes: int) -> float:
 
 def part_host() -> None:
     print("(a) trivial simulator and policy: Proctor's central host against Gymnasium's AsyncVectorEnv")
-    assert ACTION_SIZE
     for workers in (2, 8):
         for chunk, goal, episodes in ((1, 1.0, 120), (10, 3.0, 500)):
             compare(
@@ -175,7 +180,7 @@ def bare_pace(processes: int, n_episodes: int) -> float:
 def part_metaworld() -> None:
     cores = usable_cores()
     print(f"(b) experts on Meta-World, {len(TASKS)} tasks: Proctor against {cores} bare processes")
-    episodes = 60
+    episodes = 80
     tree = {
         "policy": {"type": "expert"},
         "env": {"type": "metaworld", "task": ",".join(TASKS), "obs_type": "state"},

@@ -2,7 +2,8 @@
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
 on settings that may change between a run and its resume because they cannot change a result. Everything else
-in `env` is identity, and so is the seed; `eval` and `limits` are execution as a whole. Names are LeRobot's wherever LeRobot has the thing.
+in `env` is identity, and so is the seed; `eval` and `limits` are execution as a whole.
+Names are LeRobot's wherever LeRobot has the thing.
 """
 
 from __future__ import annotations

@@ -180,8 +180,7 @@ class Coordinator:
 
     def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
         episode = worker.assigned.popleft()
-        if worker.finished:  # a worker's first build pays for imports, too
-            self._tally.add_build(record.timing["build"])
+        self._tally.add_build(record.timing["build"])
         worker.finished += 1
         self._queue.ended(episode)
         video = self._job.video_path(episode)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator
+from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Simulator
 from proctor.engine.meter import Meter
 from proctor.engine.seat import Seat, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
@@ -96,7 +96,7 @@ def run_episode(
     digest = hashlib.sha256()
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
-    metrics: dict[str, float] = {}
+    metrics: Mapping[str, float] = {}
     success = ended = False
     step = 0
 
@@ -109,7 +109,7 @@ def run_episode(
     while not ended:
         meter.enter(Phase.WAIT)
         chunk = actor.act(windows.at(step))
-        next_ask = step + len(chunk)
+        asked_at, next_ask = step, step + len(chunk)
         for action in chunk:
             seen = windows.needs(step + 1, next_ask)
             look = view.keys if seen else NO_LOOK
@@ -117,8 +117,8 @@ def run_episode(
             outcome = simulator.step(action, look)
             step += 1
             meter.stepped()
-            digest.update(np.ascontiguousarray(action).data)
-            _take(outcome, rewards, metrics)
+            rewards.append(float(outcome.reward))
+            metrics = outcome.metrics  # the last step's stand for the episode
             success = success or bool(outcome.success)
             ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
             if seen and not ended:
@@ -127,6 +127,7 @@ def run_episode(
                 _film(simulator, sink, meter)
             if ended:
                 break
+        digest.update(np.ascontiguousarray(chunk[: step - asked_at]).data)
     digest.update(np.asarray(rewards, np.float64).data)
     digest.update(bytes([success]))
     meter.enter(Phase.IDLE)
@@ -145,11 +146,6 @@ def run_episode(
         digest=digest.hexdigest(),
         **meter.episode_totals(),
     )
-
-
-def _take(outcome: Outcome, rewards: list[float], metrics: dict[str, float]) -> None:
-    rewards.append(float(outcome.reward))
-    metrics.update(outcome.metrics)  # the last step's value stands for the episode
 
 
 def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Observation:

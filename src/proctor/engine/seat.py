@@ -83,8 +83,8 @@ def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
 
 
 def all_finite(array: NDArray[Any]) -> bool:
-    """Whether no number is NaN or infinite."""
-    return bool(np.isfinite(array).all())
+    """Whether no number is NaN or infinite. Looking for a false byte costs a third of `.all()` on small arrays."""
+    return b"\0" not in np.isfinite(array).tobytes()
 
 
 def _blame(seat: Seat, what: str) -> str:

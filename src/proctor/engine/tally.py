@@ -37,7 +37,7 @@ class Tally:
             self._episode_seconds += record.seconds - record.timing.get("build", 0.0)
 
     def add_build(self, seconds: float) -> None:
-        """Note what building a simulator took; the least is what a switch costs, without imports."""
+        """Note what building a simulator took; a worker's first pays for imports, the least is a switch's cost."""
         if seconds:
             self.build_seconds = min(self.build_seconds or seconds, seconds)
 

@@ -33,10 +33,11 @@ _PAGE = 4096
 # The file is sparse: only what is written takes memory, so a generous size costs nothing.
 _SLOT_BYTES = _PAGE + REQUEST_BYTES + RESPONSE_BYTES
 
-_SINCE, _PHASE, _STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 0, 8, 16, 24, 32, 36, 40
+_PHASE, _STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 8, 16, 24, 32, 36, 40
 # Native formats: they move a number in one instruction. "=d" would write it byte by byte, and the watchdog
 # could read half of the old time and half of the new.
 _F64, _U32, _U64 = struct.Struct("@d"), struct.Struct("@I"), struct.Struct("@Q")
+_CELL = struct.Struct("@dI")
 
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 2, 4
 
@@ -76,13 +77,13 @@ class PhaseCell:
 
     def write(self, phase: Phase, now: float) -> None:
         """Note that `phase` begins. Time goes first: a reader in between sees the old phase as younger."""
-        _F64.pack_into(self._memory, self._offset + _SINCE, now)
-        _U32.pack_into(self._memory, self._offset + _PHASE, phase)
+        _CELL.pack_into(self._memory, self._offset, now, phase)
 
     def read(self) -> tuple[Phase, float]:
         """Return the phase and the monotonic time at which it began."""
+        # Phase first, for the same reason.
         (phase,) = _U32.unpack_from(self._memory, self._offset + _PHASE)
-        (since,) = _F64.unpack_from(self._memory, self._offset + _SINCE)
+        (since,) = _F64.unpack_from(self._memory, self._offset)
         return Phase(phase), since
 
 

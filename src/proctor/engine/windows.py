@@ -50,4 +50,6 @@ class Windows:
 
     def at(self, ask: int) -> Window:
         """Return the window at `ask`; steps before the start show the first observation."""
+        if self._reach == 0:
+            return (self._kept[ask],)
         return tuple(self._kept[max(0, ask + offset)] for offset in self._offsets)

@@ -49,7 +49,7 @@ def build_eval_info(
             "eval_s": wall_seconds,
             "eval_ep_s": wall_seconds / finished if finished else None,
         },
-        "per_episode": [{key: record.to_wire()[key] for key in _PER_EPISODE} for record in ordered],
+        "per_episode": [{key: getattr(record, key) for key in _PER_EPISODE} for record in ordered],
         "errors": {
             "n_errors": sum(record.status == "error" for record in ordered),
             "pc_success_if_errors_failed": _percent(rate_if_errors_failed(ordered)),
