@@ -52,7 +52,8 @@ class Episode:
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries to a worker."""
-        return asdict(self)
+        task = {name: getattr(self.task, name) for name in self.task.__slots__}
+        return {"task": task, "index": self.index, "seed": self.seed}
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Episode:

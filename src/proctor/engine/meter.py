@@ -21,6 +21,7 @@ class Meter:
 
     def __init__(self, slot: Slot | None = None) -> None:
         self._slot = slot
+        self._write = slot.phase.write if slot is not None else None
         self._phase, self._since = Phase.IDLE, now()
         self._steps = self._draws = self._total_steps = self._total_draws = 0
         # A list by number: hashing an enum costs more than the addition.
@@ -41,8 +42,8 @@ class Meter:
         moment = now()
         self._seconds[self._phase] += moment - self._since
         self._phase, self._since = phase, moment
-        if self._slot is not None:
-            self._slot.phase.write(phase, moment)
+        if self._write is not None:
+            self._write(phase, moment)
 
     def stepped(self) -> None:
         """Count one step."""

@@ -80,6 +80,34 @@ class View:
         )
 
 
+class Digest:
+    """A running SHA-256 over arrays. Small ones are gathered first: a call costs more than hashing them."""
+
+    _SMALL, _MANY = 1 << 12, 1 << 16
+
+    def __init__(self) -> None:
+        self._hash, self._gathered = hashlib.sha256(), bytearray()
+
+    def add(self, array: NDArray[Any]) -> None:
+        """Take an array's bytes."""
+        if array.nbytes < self._SMALL:
+            self._gathered += array.tobytes()
+            if len(self._gathered) > self._MANY:
+                self._flush()
+        else:
+            self._flush()
+            self._hash.update(np.ascontiguousarray(array).data)
+
+    def hexdigest(self) -> str:
+        """Return the digest of everything taken so far."""
+        self._flush()
+        return self._hash.hexdigest()
+
+    def _flush(self) -> None:
+        self._hash.update(self._gathered)
+        self._gathered.clear()
+
+
 def run_episode(
     simulator: Simulator,
     episode: Episode,
@@ -93,7 +121,7 @@ def run_episode(
     The digest covers every observation the policy saw, every action executed and every reward: equal
     digests mean bit-identical episodes.
     """
-    digest = hashlib.sha256()
+    digest = Digest()
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
@@ -127,9 +155,9 @@ def run_episode(
                 _film(simulator, sink, meter)
             if ended:
                 break
-        digest.update(np.ascontiguousarray(chunk[: step - asked_at]).data)
-    digest.update(np.asarray(rewards, np.float64).data)
-    digest.update(bytes([success]))
+        digest.add(chunk[: step - asked_at])
+    digest.add(np.asarray(rewards, np.float64))
+    digest.add(np.asarray(success))
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,
@@ -148,7 +176,7 @@ def run_episode(
     )
 
 
-def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Observation:
+def _observe(simulator: Simulator, view: View, meter: Meter, digest: Digest) -> Observation:
     if not view.keys:
         return {}
     if view.drawn:
@@ -157,9 +185,10 @@ def _observe(simulator: Simulator, view: View, meter: Meter, digest: Any) -> Obs
     observation = simulator.observe()
     seen: Observation = {}
     for key, (shape, dtype) in view.shapes.items():
-        array = seen[key] = observation.get(key)
+        array: Any = observation.get(key)
+        seen[key] = array
         _check(key, array, shape, dtype)
-        digest.update(np.ascontiguousarray(array).data)
+        digest.add(array)
     return seen
 
 

@@ -21,12 +21,13 @@ from proctor.policies.protocol import Policy, PolicySpec
 class Seat:
     """One episode as its policy sees it."""
 
-    __slots__ = ("chunk_length", "episode", "generator", "memory", "step")
+    __slots__ = ("chunk_length", "episode", "generator", "memory", "prompt", "step")
 
     def __init__(self, policy: Policy, episode: Episode) -> None:
         self.episode = episode
         self.generator = episode_generator(episode)
         self.step = 0
+        self.prompt = episode.task.prompt
         self.chunk_length = policy.spec.action_steps
         try:
             self.memory = policy.begin(episode.task)
@@ -39,7 +40,7 @@ def answer(
 ) -> list[NDArray[Any]]:
     """Run one batch through the policy; returns a checked chunk per seat and moves the seats on."""
     shown = [
-        tuple({**observation, "task": seat.episode.task.prompt} for observation in window)
+        tuple([{**observation, "task": seat.prompt} for observation in window])
         for seat, window in zip(seats, windows, strict=True)
     ]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
@@ -66,8 +66,8 @@ class EpisodeRecord:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """Return plain values that msgpack and JSON carry."""
-        return asdict(self)
+        """Return plain values that msgpack and JSON carry. (`asdict` would copy them all, for every episode.)"""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
