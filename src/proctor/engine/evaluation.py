@@ -81,7 +81,8 @@ class Evaluator:
         self._plan = make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed)
         self._benchmark.check_installed()
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
-        job_name = settings.job_name or f"{settings.env.type}_{settings.policy.type}"
+        self._benchmark_name = settings.env.type.rpartition(":")[2]
+        job_name = settings.job_name or f"{self._benchmark_name}_{settings.policy.type}"
         self._directory = RunDirectory((settings.output_dir or default_directory(job_name)).absolute())
         self._videos = settings.eval.max_episodes_rendered
 
@@ -242,7 +243,7 @@ class Evaluator:
             workers=job.workers,
             placement=placement,
             policy=self._settings.policy.path or self._settings.policy.type,
-            benchmark=self._settings.env.type,
+            benchmark=self._benchmark_name,
             directory=self._directory.path,
         )
         for watcher in self._watchers:
