@@ -127,6 +127,24 @@ def test_a_failing_policy_raises_here_with_its_own_cause(tmp_path: Path) -> None
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_ctrl_c_ends_an_evaluation_whose_live_policy_hangs(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, threading, time\n"
+        "import proctor\n"
+        "def hang(observation):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(3600)\n"
+        "try:\n"
+        f"    proctor.evaluate(hang, benchmark={TINY!r}, task='a', n_episodes=1, display='none',\n"
+        f"                     output_dir={str(tmp_path / 'run')!r}, settings={{'eval': {{'stop_grace': 0}}}})\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "interrupted", done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_wrong_arguments_raise_with_the_nearest_right_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Did you mean 'expert'"):
         proctor.evaluate("expret", task="reach-v3", output_dir=tmp_path / "run")

@@ -205,6 +205,8 @@ class Coordinator:
         if worker.number not in self._workers:
             return
         self._on_messages(worker)  # what it said before it died still counts
+        if worker.number not in self._workers:
+            return  # dismissed: that was its last episode before a stop
         self._forget(worker)
         reason = worker.bury()
         for place, episode in enumerate(worker.assigned):

@@ -80,12 +80,13 @@ class PolicyServer:
         self._news.append((number, None))
         ring(self._bell)
 
-    def stop(self) -> None:
-        """End the lanes; a forward pass in flight is waited for."""
+    def stop(self, patience: float) -> None:
+        """End the lanes. A call of the policy in flight is waited for, but not for ever: it may hang."""
         self._stopped = True
         ring(self._bell)
+        deadline = now() + patience
         for lane in self._lanes:
-            lane.join()
+            lane.join(max(0.0, deadline - now()))
         self._slots.clear()
         self._seats.clear()
         self._news.clear()

@@ -145,8 +145,8 @@ class HostThread:
         return None
 
     def stop(self, patience: float) -> None:
-        """End the lanes."""
-        self._server.stop()
+        """End the lanes; a thread cannot be killed, so one that hangs is left behind as a daemon."""
+        self._server.stop(max(patience, 2.0))
 
 
 Host = HostProcess | HostThread

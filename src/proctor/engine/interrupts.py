@@ -46,8 +46,8 @@ class Interrupts:
             os.read(self._read, 64)
 
     def wake(self) -> None:
-        """Make `fileno` readable; any thread may call it."""
-        with contextlib.suppress(BlockingIOError):
+        """Make `fileno` readable; any thread may call it, even when all is over."""
+        with contextlib.suppress(OSError):
             os.write(self._write, b".")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
