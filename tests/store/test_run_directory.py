@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.config.files import read_run_settings
 from proctor.engine.plan import make_plan
 from proctor.errors import IdentityError, UsageError
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
-from proctor.store.run_directory import RunDirectory, default_directory, file_name, open_run, read_config
+from proctor.store.run_directory import RunDirectory, default_directory, file_name, open_run
 
 TASKS = [Task("easy", 0, "reach-v3", "reach", 500), Task("easy", 1, "push-v3", "push", 500)]
 IDENTITY = {"seed": 1000, "env": {"task": "easy"}}
@@ -115,19 +116,19 @@ def test_no_two_episodes_share_a_video() -> None:
 def test_the_config_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     config = {"seed": 3, "env": {"task": "très", "prompts": None}, "eval": {"n_episodes": 2, "stop_grace": 0.5}}
     RunDirectory(tmp_path).write_config(config)
-    assert read_config(tmp_path) == config
+    assert read_run_settings(tmp_path) == config
 
 
 @pytest.mark.parametrize("text", ["- 1", "text", "a: [", ""])
 def test_a_config_that_holds_no_settings_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UsageError, match=str(tmp_path / "config.yaml")):
-        read_config(tmp_path)
+        read_run_settings(tmp_path)
 
 
 def test_a_directory_without_a_config_holds_no_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no run"):
-        read_config(tmp_path)
+        read_run_settings(tmp_path)
 
 
 # Opening and resuming.

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.registry import BENCHMARKS, absolute_source, benchmark_path, load_object, policy_path
 from proctor.config.settings import (
@@ -24,7 +25,6 @@ from proctor.config.settings import (
     Settings,
 )
 from proctor.errors import UsageError, did_you_mean
-from proctor.store.run_directory import read_config
 
 SECTIONS = ("policy", "env", "eval", "limits")
 
@@ -35,11 +35,11 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
     config_path = flags.pop("config_path", None)
     tree = nest(flags)
     if config_path is not None:
-        tree = merge(_read_yaml(Path(config_path)), tree)
+        tree = merge(read_settings_file(Path(config_path), f"--config_path={config_path}"), tree)
     if tree.get("resume"):
         directory = Path(str(tree["resume"]))
         # Its own path may have changed since it was written.
-        tree = merge({**read_config(directory), "output_dir": str(directory)}, tree)
+        tree = merge({**read_run_settings(directory), "output_dir": str(directory)}, tree)
         if Path(str(tree["output_dir"])) != directory:
             raise UsageError("--resume names the run directory itself; leave --output_dir out.")
     return build_settings(tree)
@@ -212,15 +212,3 @@ def _is_optional(annotation: Any) -> bool:
 
 def _is_dict(annotation: Any) -> bool:
     return annotation is dict or get_origin(annotation) is dict
-
-
-def _read_yaml(path: Path) -> Nested:
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"--config_path={path}: there is no such file.") from None
-    except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"--config_path={path}: {error}") from None
-    if not isinstance(tree, dict):
-        raise UsageError(f"--config_path={path}: expected settings, as in a run directory's config.yaml.")
-    return tree

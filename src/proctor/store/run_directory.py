@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.config.files import CONFIG_FILE
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable
@@ -27,7 +28,6 @@ from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
 
 DATABASE = "run.sqlite"
-CONFIG = "config.yaml"
 EVAL_INFO = "eval_info.json"
 
 
@@ -102,7 +102,7 @@ class RunDirectory:
         Where the run lies and how it was watched is left out: a copy of the file starts a run of its own.
         """
         kept = {key: value for key, value in config.items() if key not in ("output_dir", "resume", "display")}
-        write_text(self.path / CONFIG, yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+        write_text(self.path / CONFIG_FILE, yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
 
     def video(self, task: Task, index: int) -> Path:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
@@ -115,20 +115,6 @@ class RunDirectory:
         for log in self.logs.glob("*.log"):
             if log.stat().st_size == 0:
                 log.unlink(missing_ok=True)
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """Return the settings of the run in `directory`."""
-    path = directory / CONFIG
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"--resume={directory} holds no run: {path} is missing.") from None
-    except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
-    if not isinstance(config, dict):
-        raise UsageError(f"{path} does not hold settings.")
-    return config
 
 
 def open_run(table: EpisodeTable, identity: Identity, plan: Sequence[Episode], directory: Path) -> list[Episode]:
