@@ -33,11 +33,11 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
 
 
 def _table(evaluation: Evaluation) -> RenderableType:
-    # Narrow enough for 80 columns with Meta-World's longest names.
+    # Narrow enough for 80 columns with Meta-World's longest names. `steps` is the median over successes.
     with_errors = any(record.status == "error" for record in evaluation.records)
     table = Table(header_style="bold")
     table.add_column("task", overflow="fold")
-    for heading in ("success", "k/n", "95 % interval", *(["errors"] if with_errors else []), "med. steps"):
+    for heading in ("success", "k/n", "95 % interval", *(["errors"] if with_errors else []), "steps"):
         table.add_column(heading, justify="right", no_wrap=True)
     tasks = list(dict.fromkeys(episode.task for episode in evaluation.plan))
     groups = list(dict.fromkeys(task.group for task in tasks))
