@@ -64,7 +64,7 @@ def test_a_host_that_is_killed_costs_no_episode(tmp_path: Path) -> None:
 
 def test_a_host_that_hangs_is_replaced(tmp_path: Path) -> None:
     policy = {"path": FAULTY, "kwargs": {"how": "hang", "at": 40, "once": str(tmp_path / "marker")}}
-    evaluation = run_tiny(tmp_path / "run", policy=policy, limits={"act": 1.0})
+    evaluation = run_tiny(tmp_path / "run", policy=policy, limits={"act": 3.0})
     assert evaluation.error is None
     assert len(evaluation.records) == 12
 

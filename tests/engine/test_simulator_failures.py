@@ -12,17 +12,17 @@ from proctor.engine.coordinator import HOPELESS
 from proctor.errors import RunError
 from proctor.store.episodes import EpisodeTable
 
-LIMITS = {"step": 1.0, "reset": 1.0, "build": 1.0, "draw": 1.0}
+LIMITS = {"step": 3.0, "reset": 3.0, "build": 3.0, "draw": 3.0}
 
 DEEDS = {
     "step.raise": "step raised RuntimeError: the simulator fell over",
     "step.kill": "the worker was killed by SIGKILL (out of memory, or by hand) during step",
     "step.segfault": "the worker was killed by SIGSEGV during step",
     "step.exit": "the worker exited with status 7 during step",
-    "step.hang": "step took longer than 1 s (--limits.step)",
+    "step.hang": "step took longer than 3 s (--limits.step)",
     "reset.raise": "reset raised RuntimeError: the simulator fell over",
-    "reset.hang": "reset took longer than 1 s (--limits.reset)",
-    "observe.hang": "draw took longer than 1 s (--limits.draw)",
+    "reset.hang": "reset took longer than 3 s (--limits.reset)",
+    "observe.hang": "draw took longer than 3 s (--limits.draw)",
     "observe.nan": "the simulator gave NaN or infinity in 'observation.state'",
 }
 
