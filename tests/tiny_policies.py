@@ -100,7 +100,3 @@ def _first_time(marker: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def broken_at_import() -> None:
-    raise RuntimeError("not called")

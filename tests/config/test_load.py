@@ -230,7 +230,8 @@ def test_a_value_out_of_its_range_or_kind_is_refused_with_its_flag(flag: str) ->
 
 
 def test_several_wrong_values_still_give_one_line() -> None:
-    complaint(*BASE, "--eval.n_episodes=0", "--eval.batch_size=x", "--seed=-1")
+    message = complaint(*BASE, "--eval.n_episodes=0", "--eval.batch_size=x", "--seed=-1")
+    assert "must be" in message
 
 
 def test_a_missing_benchmark_gets_the_known_ones() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from numpy.typing import NDArray
 
-from proctor.engine.messages import Channel, ChannelClosed, clip, close_all
+from proctor.engine.messages import Channel, ChannelClosed, clip
 from proctor.engine.transport import (
     REQUEST_BYTES,
     RESPONSE_BYTES,
@@ -442,7 +442,8 @@ def test_descriptors_travel_beside_a_message_and_are_not_inherited(channels: tup
         assert not any(map(os.get_inheritable, received))
         os.eventfd_write(received[0], 5)
         assert os.eventfd_read(bell) == 5
-        close_all(received)
+        for descriptor in received:
+            os.close(descriptor)
     finally:
         os.close(bell)
 

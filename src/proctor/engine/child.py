@@ -23,6 +23,10 @@ from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 
 _PR_SET_PDEATHSIG = 1
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Children run side by side, one thread each: more would fight for the cores, and a result must not depend on
+how many of them a matrix product was spread over."""
+
 
 class Child:
     """The coordinator's handle on one child process."""
@@ -50,7 +54,7 @@ class Child:
                     stdout=output,
                     stderr=output,
                     pass_fds=[theirs.fileno()],
-                    env={**os.environ, **package_environment(), **env},
+                    env={**os.environ, **package_environment(), **ONE_THREAD, **env},
                     # Its own group: Ctrl-C on the terminal reaches the coordinator alone, and a kill reaches
                     # whatever a simulator may have started.
                     process_group=0,

@@ -116,19 +116,17 @@ class Coordinator:
                 if len(worker.assigned) == 1 and len(self._queue) > self._job.workers:
                     self._assign(worker)
 
-    def _assign(self, worker: Worker) -> bool:
+    def _assign(self, worker: Worker) -> None:
         limit = self._job.eval.recycle_after
         if worker.retiring:
-            return False
+            return
         if limit and worker.finished + len(worker.assigned) >= limit:
             if not worker.assigned:
                 worker.retire()
-            return False
+            return
         episode = self._queue.take(worker.held_task)
-        if episode is None:
-            return False
-        worker.give(episode, self._job.video_path(episode))
-        return True
+        if episode is not None:
+            worker.give(episode, self._job.video_path(episode))
 
     def _start_worker(self) -> bool:
         episode = self._queue.take(None)

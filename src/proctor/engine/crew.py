@@ -17,13 +17,6 @@ from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import overdue
 from proctor.engine.worker import WorkerBoot
 
-WORKER_ENV = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-"""One worker, one core: threads of many workers would only fight, and could change a result."""
-
 
 @dataclass(frozen=True)
 class WorkerRecipe:
@@ -57,7 +50,6 @@ class Worker:
             env=recipe.env,
             policy_spec=recipe.policy_spec,
             spawned=now(),
-            generation=generation,
             policy=recipe.policy,
             policy_settings=recipe.policy_settings,
             video_fps=recipe.video_fps,
@@ -67,7 +59,7 @@ class Worker:
             asdict(boot),
             [*self.slot.descriptors, host_bell],
             log=recipe.logs / f"worker-{number}.log",
-            env={**WORKER_ENV, **recipe.environment},
+            env=dict(recipe.environment),
         )
 
     @property

@@ -38,10 +38,6 @@ class HostRecipe:
     python: str | None = None
 
 
-HOST_ENV = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Lanes are single-threaded: a result must not depend on how many cores a matrix product was spread over."""
-
-
 class HostProcess:
     """A policy host in a process of its own."""
 
@@ -59,7 +55,7 @@ class HostProcess:
             "generation": generation,
             "spawned": now(),
         }
-        self.child = Child("host", boot, [bell, memory], log=recipe.log, env=HOST_ENV, python=recipe.python)
+        self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
         os.close(memory)
 
     def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:

@@ -7,8 +7,6 @@ SEQPACKET keeps message boundaries and reports the other end's death as an empty
 from __future__ import annotations
 
 import array
-import contextlib
-import os
 import socket
 from typing import Any
 
@@ -90,13 +88,6 @@ class Channel:
             if not data:
                 return [*messages, {"type": "closed"}]
             messages.append(msgpack.unpackb(data))
-
-
-def close_all(descriptors: list[int]) -> None:
-    """Close descriptors that are no longer needed."""
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
 
 
 def clip(text: str, most: int = 8000) -> str:

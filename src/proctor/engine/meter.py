@@ -23,7 +23,7 @@ class Meter:
         self._slot = slot
         self._write = slot.phase.write if slot is not None else None
         self._phase, self._since = Phase.IDLE, now()
-        self._steps = self._draws = self._total_steps = self._total_draws = 0
+        self._draws = self._total_steps = self._total_draws = 0
         # A list by number: hashing an enum costs more than the addition.
         self._seconds = [0.0] * len(Phase)
 
@@ -35,7 +35,7 @@ class Meter:
     def start_episode(self) -> None:
         """Begin a new account; building the simulator belongs to the episode that needed it."""
         self._seconds = [0.0] * len(Phase)
-        self._steps = self._draws = 0
+        self._draws = 0
 
     def enter(self, phase: Phase) -> None:
         """Note that `phase` begins now."""
@@ -47,7 +47,6 @@ class Meter:
 
     def stepped(self) -> None:
         """Count one step."""
-        self._steps += 1
         self._total_steps += 1
         if self._slot is not None and self._total_steps & 15 == 0:
             self._slot.count(self._total_steps, self._total_draws)

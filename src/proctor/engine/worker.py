@@ -35,7 +35,6 @@ class WorkerBoot:
     env: dict[str, Any]
     policy_spec: dict[str, Any]
     spawned: float
-    generation: int
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
