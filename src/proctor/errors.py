@@ -53,6 +53,10 @@ class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
 
 
+class PolicyLostError(ProctorError):
+    """What the policy remembered of an episode is gone, with its server or host: the episode starts again."""
+
+
 class SimulatorError(ProctorError):
     """A simulator broke its contract: a NaN observation, a missing key, a wrong shape."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
@@ -359,7 +359,10 @@ def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Return strategies for valid values of a settings class, as a config.yaml may hold them."""
     made: dict[str, st.SearchStrategy[Any]] = {}
     for name, hint in get_type_hints(kind).items():
-        if name in ("type", "path", "task", "prompts"):
+        if name in ("type", "path", "task", "prompts") or get_origin(hint) is ClassVar:
+            continue
+        if name == "python":
+            made[name] = st.none() | st.just("/usr/bin/python3")
             continue
         if get_origin(hint) is Literal:
             made[name] = st.sampled_from(get_args(hint))

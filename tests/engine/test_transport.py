@@ -24,14 +24,13 @@ from proctor.engine.messages import Channel, ChannelClosed, clip
 from proctor.engine.transport import (
     REQUEST_BYTES,
     RESPONSE_BYTES,
-    HostLost,
     Phase,
     PhaseCell,
     Slot,
     new_memory,
     ring,
 )
-from proctor.errors import SimulatorError
+from proctor.errors import PolicyLostError, SimulatorError
 
 dtypes = st.sampled_from(["|u1", "|i1", "|b1", "<f4", "<f8", ">f8", "<f2", "<i8", ">i2", "<u4"])
 arrays = dtypes.flatmap(
@@ -251,14 +250,14 @@ def test_a_worker_that_waits_for_a_dead_host_is_woken_and_told(ends: Both) -> No
     asked = ends.ask([{"state": np.zeros(3)}])
     ends.wait()
     ends.host.announce(1)
-    with pytest.raises(HostLost):
+    with pytest.raises(PolicyLostError):
         asked.result()
     assert not ends.host.asked()
 
 
 def test_a_worker_whose_host_died_between_two_questions_is_told_at_the_next(ends: Both) -> None:
     ends.worker.announce(1)
-    with pytest.raises(HostLost):
+    with pytest.raises(PolicyLostError):
         ends.worker.ask(b"", [], ends.bell, 0)
     assert not ends.host.asked()
 
@@ -267,7 +266,7 @@ def test_a_new_host_serves_where_the_old_one_died(ends: Both) -> None:
     asked = ends.ask([])
     ends.wait()
     ends.host.announce(7)
-    with pytest.raises(HostLost):
+    with pytest.raises(PolicyLostError):
         asked.result()
     again = ends.ask([], generation=ends.worker.generation, header=b"again")
     ends.wait()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import EnvSettings
+from proctor.errors import UsageError
 
 Observation = dict[str, Any]
 """Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
@@ -125,6 +126,26 @@ class BenchmarkSpec:
     action_low: float = -1.0
     action_high: float = 1.0
     privileged: dict[str, Feature] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    """The simulator's own names of features that were renamed for the policy."""
+
+    def renamed(self, rename_map: Mapping[str, str]) -> BenchmarkSpec:
+        """Return the spec as a policy sees it that knows features by other names (`--rename_map`)."""
+        unknown = sorted(rename_map.keys() - self.every.keys())
+        if unknown:
+            raise UsageError(
+                f"--rename_map: {self.name} gives no {', '.join(unknown)}. "
+                f"It gives {', '.join(sorted(self.every))}."
+            )
+        names = [rename_map.get(key, key) for key in self.every]
+        if len(set(names)) < len(names):
+            raise UsageError("--rename_map gives two observations the same name.")
+        return replace(
+            self,
+            features={rename_map.get(key, key): feature for key, feature in self.features.items()},
+            privileged={rename_map.get(key, key): feature for key, feature in self.privileged.items()},
+            sources={new: old for old, new in rename_map.items()},
+        )
 
     @property
     def every(self) -> dict[str, Feature]:

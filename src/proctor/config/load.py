@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits")
 
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
 
 def settings_from_flags(arguments: Sequence[str]) -> Settings:
     """Return the settings that a command line means: a file or an old run's below, flags above."""
@@ -48,12 +51,16 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
 def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
+    tree["policy"] = _gather_open(sections["policy"], tree["policy"])
     _check_names(tree, sections)
     if isinstance(tree["env"].get("task"), list):
         tree["env"]["task"] = ",".join(map(str, tree["env"]["task"]))
     for section, name in (("policy", "path"), ("env", "type")):
         if tree[section].get(name):
             tree[section][name] = absolute_source(str(tree[section][name]))
+    if tree["policy"].get("python") and "/" in str(tree["policy"]["python"]):
+        # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
+        tree["policy"]["python"] = str(Path(str(tree["policy"]["python"])).expanduser().absolute())
     values: dict[str, Any] = {
         section: _validate(section, sections[section], tree.get(section) or {}) for section in SECTIONS
     }
@@ -88,11 +95,32 @@ def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
 def _policy_type(path: Any) -> str:
     if path is None:
         raise UsageError(
-            "no policy: give --policy.type=expert|random|zero, or --policy.path=file.py:Name or module:Name."
+            "no policy: give --policy.type=expert|random|zero, or --policy.path=CHECKPOINT, "
+            "file.py:Name, module:Name or ws://HOST:PORT."
         )
-    if ":" in str(path):
+    text = str(path)
+    if text.startswith(("ws://", "wss://")):
+        return "remote"
+    if Path(text).expanduser().is_dir():
+        return "lerobot"
+    if ":" in text:
         return "python"
-    raise UsageError(f"--policy.path={path}: expected file.py:Name or module:Name.")
+    if _HUB_ID.fullmatch(text):
+        return "lerobot"
+    raise UsageError(
+        f"--policy.path={path}: there is no such directory, and it is neither a hub id (user/name), "
+        "file.py:Name, module:Name nor ws://HOST:PORT."
+    )
+
+
+def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
+    """Move names that the kind does not know itself into its open field, where it has one."""
+    if kind.OPEN is None:
+        return values
+    own = {field.name for field in dataclasses.fields(kind)}
+    known = {name: value for name, value in values.items() if name in own}
+    unknown = {name: value for name, value in values.items() if name not in own}
+    return {**known, kind.OPEN: merge(known.get(kind.OPEN) or {}, unknown)}
 
 
 def _section(tree: Nested, name: str) -> Nested:
@@ -118,9 +146,11 @@ def known_names(sections: Mapping[str, type[Any]]) -> set[str]:
 
 def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
     names = []
+    top = get_type_hints(Settings)
     for key, value in tree.items():
         if key not in SECTIONS:
-            names.append(key if not isinstance(value, dict) else f"{key}.{next(iter(value), '')}")
+            deeper = isinstance(value, dict) and not _is_dict(top.get(key))
+            names.append(f"{key}.{next(iter(value), '')}" if deeper else key)
             continue
         hints = get_type_hints(sections[key], include_extras=False)
         for field, inner in (value or {}).items():

@@ -21,6 +21,8 @@ POLICIES = {
     "random": "proctor.policies.baselines:RandomPolicy",
     "zero": "proctor.policies.baselines:ZeroPolicy",
     "python": "proctor.policies.python:PythonPolicy",
+    "lerobot": "proctor.policies.lerobot.policy:LeRobotPolicy",
+    "remote": "proctor.policies.remote:RemotePolicy",
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 EXECUTION = "execution"
 
@@ -43,7 +43,15 @@ class PolicySettings:
     """The policy (`--policy.*`); each kind extends it with its own flags."""
 
     type: Annotated[str, "kind of policy; found from --policy.path where that is given"] = ""
-    path: Annotated[str | None, "file.py:Name or module:Name"] = None
+    path: Annotated[
+        str | None, "file.py:Name, module:Name, a LeRobot checkpoint (directory or hub id), or ws://HOST:PORT"
+    ] = None
+    python: Annotated[
+        str | None, EXECUTION, "interpreter that runs it, with packages of its own [the one Proctor runs in]"
+    ] = None
+    OPEN: ClassVar[str | None] = None
+    """The field of a kind that takes every `--policy.NAME` it does not know itself."""
+
     placement: Annotated[
         Literal["auto", "central", "worker"],
         EXECUTION,
@@ -91,6 +99,10 @@ class Settings:
     eval: RunSettings = field(default_factory=RunSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     seed: Annotated[int, AtLeast(0), "episode i of every task runs with seed + i"] = 1000
+    rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
+        field(default_factory=dict)
+    )
+    trust_remote_code: Annotated[bool, EXECUTION, "let a checkpoint run code that comes with it"] = False
     output_dir: Annotated[
         Path | None, EXECUTION, "run directory [outputs/eval/DATE/TIME_JOB]; an existing run is resumed"
     ] = None

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from proctor import __version__
 from proctor.config.interpreter import package_environment
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 
@@ -65,7 +66,14 @@ class Child:
         paths = sys.path if python is None else []
         with contextlib.suppress(ChannelClosed):  # its death is noticed by whoever watches the pidfd
             self.channel.send(
-                {"role": role, "boot": boot, "parent": os.getpid(), "sys_path": list(paths)}, descriptors
+                {
+                    "version": __version__,
+                    "role": role,
+                    "boot": boot,
+                    "parent": os.getpid(),
+                    "sys_path": list(paths),
+                },
+                descriptors,
             )
 
     def kill(self) -> None:
@@ -132,6 +140,17 @@ def main() -> None:
         return
     if os.getppid() != first["parent"]:
         return  # the parent died before prctl took effect
+    if first["version"] != __version__:
+        # Another interpreter may have another Proctor, whose messages and policies are not ours.
+        channel.send(
+            {
+                "type": "load_error",
+                "message": f"{sys.executable} has Proctor {__version__}, this is {first['version']}. "
+                f"Run: {sys.executable} -m pip install proctor=={first['version']}",
+                "usage": True,
+            }
+        )
+        return
     sys.path.extend(path for path in first["sys_path"] if path not in sys.path)
     run: Any
     if first["role"] == "worker":

@@ -19,10 +19,11 @@ from proctor.engine.events import Watcher
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, stored_path
-from proctor.engine.messages import Channel, Message
+from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
-from proctor.errors import PolicyError, PolicyHostError, ProctorError, RunError, StoreError
+from proctor.engine.transport import HOST_DIED
+from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 
@@ -41,11 +42,10 @@ class Coordinator:
         table: EpisodeTable,
         watchers: Sequence[Watcher],
         interrupts: Interrupts,
-        bell: int,
-        host: Host | None,
+        hosts: Sequence[Host] = (),
     ) -> None:
         self._job, self._table, self._watchers, self._interrupts = job, table, watchers, interrupts
-        self._bell, self._host = bell, host
+        self._hosts = list(hosts)
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
         self._tally = Tally(job.plan, table.records(), job.workers)
         self._workers: dict[int, Worker] = {}
@@ -53,21 +53,20 @@ class Coordinator:
         self._failures: Counter[EpisodeKey] = Counter()
         self._host_losses: Counter[EpisodeKey] = Counter()
         self._host_deaths = 0
-        self._host_verdict: str | None = None
         self._records: list[EpisodeRecord] = []
         self._attempts: list[Attempt] = []
         self._error: ProctorError | None = None
         self._stop_deadline: float | None = None
-        self._startup = host.startup if host is not None else 0.0
+        self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
         self._shown = 0.0
         self._selector = selectors.DefaultSelector()
 
     def serve_live(self, host: HostThread) -> None:
         """Use a live policy of this process, which blames this coordinator when it fails."""
-        self._host = host
+        self._hosts = [host]
 
-    def blame(self, error: PolicyError) -> None:
+    def blame(self, error: RunError) -> None:
         """Take a live policy's error from its thread; the loop sees it at its next turn."""
         self._error = self._error or error
         self._interrupts.wake()
@@ -75,8 +74,8 @@ class Coordinator:
     def run(self) -> Ending:
         """Run to the end, whatever that is, and leave no child behind."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
-        if isinstance(self._host, HostProcess):
-            self._watch_host(self._host)
+        for host in self._hosts:
+            self._watch_host(host)
         try:
             while True:
                 # Hand out before committing: a worker must not wait for the disk.
@@ -132,16 +131,17 @@ class Coordinator:
         episode = self._queue.take(None)
         if episode is None:
             return False
-        generation = self._host.generation if self._host is not None else 0
-        worker = Worker(self._next_number, self._job.recipe, self._bell, generation)
+        worker = Worker(self._next_number, self._job.recipe, self._least_busy_host())
         self._next_number += 1
         self._workers[worker.number] = worker
-        if self._host is not None:
-            self._host.attach(worker.number, worker.slot)
         self._selector.register(worker.child.channel, selectors.EVENT_READ, lambda: self._on_messages(worker))
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_death(worker))
         worker.give(episode, self._job.video_path(episode))
         return True
+
+    def _least_busy_host(self) -> Host | None:
+        served = Counter(id(worker.host) for worker in self._workers.values())
+        return min(self._hosts, key=lambda host: served[id(host)], default=None)
 
     # What workers say.
 
@@ -162,10 +162,10 @@ class Coordinator:
                 self._on_done(worker, EpisodeRecord(**message["record"]))
             case "simulator_error":
                 worker.verdict = message["reason"]
-            case "host_lost":
-                self._on_host_lost(worker)
-            case "policy_error":
-                self._error = self._error or PolicyError(message["message"])
+            case "policy_lost":
+                self._on_policy_lost(worker, message["reason"])
+            case "policy_error" | "policy_gone":
+                self._error = self._error or as_error(message)
             case "video_error":
                 self._error = self._error or StoreError(
                     f"{message['message']}. Free some space, then run the same command again: "
@@ -186,17 +186,21 @@ class Coordinator:
         self._records.append(replace(record, attempts=tries, video_path=stored_path(video)))
         self._host_deaths = 0
 
-    def _on_host_lost(self, worker: Worker) -> None:
+    def _on_policy_lost(self, worker: Worker, reason: str) -> None:
         episode = worker.assigned.popleft()
         self._queue.ended(episode)
         self._queue.put_back(episode)
         self._host_losses[episode.key] += 1
         number = self._host_losses[episode.key]
-        self._attempts.append(Attempt(episode.key, number, "the policy's host died", worker.number))
+        self._attempts.append(Attempt(episode.key, number, reason, worker.number))
         if number >= self._job.eval.max_attempts:
             self._error = self._error or PolicyHostError(
-                f"the policy's process died {number} times during {episode} (see {self._host_log()}). "
-                "The same command goes on from here."
+                f"{episode} lost its policy {number} times, the last time because {reason} "
+                f"(see {self._job.recipe.logs}). The same command goes on from here."
+            )
+        elif reason != HOST_DIED:  # that is told once for all its episodes
+            self._tell(
+                f"{episode}: attempt {number} of {self._job.eval.max_attempts} failed, trying again: {reason}"
             )
 
     def _on_death(self, worker: Worker) -> None:
@@ -242,26 +246,26 @@ class Coordinator:
         del self._workers[worker.number]
         self._unwatch(worker.child.channel, worker.child.pidfd)
         self._steps_of_the_gone += worker.slot.counted()[0]
-        if self._host is not None:
-            self._host.detach(worker.number)
+        if worker.host is not None:
+            worker.host.detach(worker.number)
 
     def _unwatch(self, *sources: Channel | int) -> None:
         for source in sources:
             if source in self._selector.get_map():
                 self._selector.unregister(source)
 
-    # The host.
+    # The hosts.
 
-    def _watch_host(self, host: HostProcess) -> None:
+    def _watch_host(self, host: Host) -> None:
+        if not isinstance(host, HostProcess):
+            return
         self._selector.register(host.child.channel, selectors.EVENT_READ, lambda: self._on_host_messages(host))
         self._selector.register(host.child.pidfd, selectors.EVENT_READ, lambda: self._on_host_death(host))
 
     def _on_host_messages(self, host: HostProcess) -> None:
-        if host is not self._host:
-            return
         for message in host.child.channel.receive_all():
-            if message["type"] in ("policy_error", "load_error"):
-                self._error = self._error or PolicyError(message["message"])
+            if message["type"] in ("policy_error", "policy_gone", "load_error"):
+                self._error = self._error or as_error(message)
             elif message["type"] == "ready":
                 self._startup += message["startup"]
             elif message["type"] == "closed":
@@ -271,27 +275,24 @@ class Coordinator:
     def _on_host_death(self, host: HostProcess) -> None:
         self._on_host_messages(host)  # its last words may say whose fault it was
         self._unwatch(host.child.channel, host.child.pidfd)
-        ending = f"the policy's process {describe_exit(host.child.reap())}"
-        ending, self._host_verdict = self._host_verdict or ending, None
+        code = host.child.reap()
+        ending = host.verdict or f"the policy's process {describe_exit(code)}"
         self._host_deaths += 1
         if self._error is not None:
             return
         if self._host_deaths >= self._job.eval.max_attempts:
             self._error = PolicyHostError(
                 f"{ending}, {self._host_deaths} times without an episode ending in between "
-                f"(see {self._host_log()}). The same command goes on from here."
+                f"(see {host.recipe.log}). The same command goes on from here."
             )
             return
         self._tell(f"{ending}: starting it again, its episodes with it")
-        assert self._job.host_recipe is not None
-        self._host = HostProcess(self._job.host_recipe, self._bell, host.generation + 1)
-        self._watch_host(self._host)
+        another = HostProcess(host.recipe, host.bell, host.generation + 1)
+        self._hosts[self._hosts.index(host)] = another
+        self._watch_host(another)
         for worker in self._workers.values():
-            self._host.attach(worker.number, worker.slot)
-            worker.slot.announce(self._host.generation)
-
-    def _host_log(self) -> str:
-        return str(self._job.host_recipe.log) if self._job.host_recipe is not None else "the log"
+            if worker.host is host:
+                worker.serve_by(another)
 
     # Signals and time.
 
@@ -308,11 +309,8 @@ class Coordinator:
     def _watch_the_clock(self) -> None:
         for worker in list(self._workers.values()):
             worker.kill_if_overdue(self._job.limits)
-        if isinstance(self._host, HostProcess) and self._host_verdict is None:
-            reason = self._host.overdue(self._job.limits)
-            if reason is not None:
-                self._host_verdict = f"the policy hangs: {reason}"
-                self._host.child.kill()
+        for host in self._hosts:
+            host.kill_if_overdue(self._job.limits)
 
     def _is_over(self) -> bool:
         if self._error is not None:
@@ -370,8 +368,8 @@ class Coordinator:
         for worker in workers:
             worker.child.reap(max(0.01, deadline - time.monotonic()))
         self._workers.clear()
-        if self._host is not None:
-            self._host.stop(POLITE_SECONDS if complete else 0.0)
+        for host in self._hosts:
+            host.stop(POLITE_SECONDS if complete else 0.0)
         for worker in workers:
             worker.slot.close()
         self._selector.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child, describe_exit
+from proctor.engine.hosts import Host
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
@@ -30,21 +31,24 @@ class WorkerRecipe:
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
+    rename_map: dict[str, str] = field(default_factory=dict)
 
 
 class Worker:
     """One worker process: its slot, and the episodes it was given (the first is the one it runs)."""
 
-    def __init__(self, number: int, recipe: WorkerRecipe, host_bell: int, generation: int) -> None:
-        self.number = number
+    def __init__(self, number: int, recipe: WorkerRecipe, host: Host | None) -> None:
+        self.number, self.host = number, host
         self.slot = Slot.create()
-        self.slot.announce(generation)
+        self.slot.announce(0 if host is None else host.generation)
         self.slot.phase.write(Phase.START, now())
         self.assigned: deque[Episode] = deque()
         self.finished = 0
         self.verdict: str | None = None
         self.retiring = False
         self._last_task: TaskKey | None = None
+        if host is not None:
+            host.attach(number, self.slot)
         boot = WorkerBoot(
             benchmark=recipe.benchmark,
             env=recipe.env,
@@ -53,11 +57,13 @@ class Worker:
             policy=recipe.policy,
             policy_settings=recipe.policy_settings,
             video_fps=recipe.video_fps,
+            rename_map=recipe.rename_map,
         )
         self.child = Child(
             "worker",
             asdict(boot),
-            [*self.slot.descriptors, host_bell],
+            # A worker without a host rings nobody; its own bell stands in.
+            [*self.slot.descriptors, self.slot.bell if host is None else host.bell],
             log=recipe.logs / f"worker-{number}.log",
             env=dict(recipe.environment),
         )
@@ -77,6 +83,12 @@ class Worker:
             )
         except ChannelClosed:
             pass  # it died; its pidfd tells, and the episode goes to another
+
+    def serve_by(self, host: Host) -> None:
+        """Be served by another host, in place of one that died; an episode in flight starts again."""
+        self.host = host
+        host.attach(self.number, self.slot)
+        self.slot.announce(host.generation)
 
     def retire(self) -> None:
         """Let it end after what it was given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import signal
 import uuid
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from proctor.engine.hosts import HostProcess, HostRecipe, HostThread, Interrupte
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job
+from proctor.engine.placement import available_memory, choose_placement
 from proctor.engine.plan import make_plan
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
@@ -59,7 +61,12 @@ class Served:
 
     spec: PolicySpec
     policy: Policy | None = None
-    host: HostProcess | None = None
+    hosts: Sequence[HostProcess] = ()
+
+    def stop(self, patience: float) -> None:
+        """End the hosts."""
+        for host in self.hosts:
+            host.stop(patience)
 
 
 class Evaluator:
@@ -78,6 +85,7 @@ class Evaluator:
         self._benchmark_path = benchmark_path(settings.env.type)
         benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
         self._benchmark = benchmark_class(settings.env)
+        self._spec = self._benchmark.spec.renamed(settings.rename_map)
         self._plan = make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed)
         self._benchmark.check_installed()
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
@@ -103,30 +111,29 @@ class Evaluator:
             stack.enter_context(RunLock(self._directory.path))
             self._directory.remove_leftovers()
             interrupts = stack.enter_context(Interrupts())
-            bell = os.eventfd(0, os.EFD_CLOEXEC)
-            stack.callback(os.close, bell)
             try:
-                served = self._prepare_policy(bell, interrupts)
+                served = self._prepare_policy(stack, interrupts)
             except Interrupted:
                 return Evaluation(self._directory.path, self._plan, [], {}, interrupts.first)
             try:
-                check_fit(served.spec, self._benchmark.spec)
+                check_fit(served.spec, self._spec)
                 renderer = self._choose_renderer(served.spec)
                 identity = self._identity(served.spec, renderer)
                 table = stack.enter_context(self._directory.table())
                 pending = open_run(table, identity, self._plan, self._directory.path)
                 self._directory.write_config(to_plain(self._settings))
-                job = self._job(pending, served, renderer)
+                workers = self._worker_count(pending)
+                served = self._place(served, pending, workers)
+                job = self._job(pending, served, renderer, workers)
                 session = table.begin_session(job.workers)
                 self._announce(table, job, served)
             except BaseException:
-                if served.host is not None:
-                    served.host.stop(0.0)
+                served.stop(0.0)
                 raise
-            ending = self._execute(job, served, table, interrupts, bell)
-            return self._conclude(table, session, ending, identity)
+            ending = self._execute(job, served, table, interrupts, stack)
+            return self._conclude(table, session, ending, identity, served.spec)
 
-    def _prepare_policy(self, bell: int, interrupts: Interrupts) -> Served:
+    def _prepare_policy(self, stack: ExitStack, interrupts: Interrupts) -> Served:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
         The host is started first of all: a policy that does not load or does not fit is refused before any
@@ -135,33 +142,61 @@ class Evaluator:
         if self._live is not None:
             return Served(self._live.spec, policy=self._live)
         policy_class: type[Policy] = load_object(self._policy_path)
+        settings = self._settings.policy
         inline = not self._settings.eval.use_async_envs
-        if policy_class.light or inline:
-            policy = policy_class.from_settings(self._settings.policy, self._benchmark.spec)
-            if inline or self._settings.policy.placement != "central":
+        if settings.python is None and (policy_class.light or inline):
+            policy = policy_class.from_settings(settings, self._spec)
+            if inline or settings.placement != "central":
                 return Served(policy.spec, policy=policy)
-        host = HostProcess(self._host_recipe(), bell, generation=1)
+        # All start loading before the first is waited for.
+        hosts = [HostProcess(recipe, _new_bell(stack), generation=1) for recipe in self._host_recipes()]
         try:
-            spec = host.wait_ready(self._settings.limits, interrupts)
+            specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
+            for spec, host in zip(specs, hosts, strict=True):
+                if (spec.identity, spec.batch) != (specs[0].identity, specs[0].batch):
+                    raise UsageError(
+                        f"--policy.device names devices that give different bits: {specs[0].identity} and "
+                        f"{spec.identity} ({host.recipe.settings.get('device')}). Use devices of one kind."
+                    )
         except BaseException:
-            host.stop(0.0)
+            for host in hosts:
+                host.stop(0.0)
             raise
-        if self._settings.policy.placement == "worker":
-            host.stop(1.0)
-            return Served(spec)
-        return Served(spec, host=host)
+        return Served(specs[0], hosts=hosts)
 
-    def _host_recipe(self) -> HostRecipe:
-        return HostRecipe(
-            policy=self._policy_path,
-            settings=to_plain(self._settings.policy),
-            benchmark=self._benchmark.spec.to_wire(),
-            log=self._directory.logs / "host.log",
-        )
+    def _host_recipes(self) -> list[HostRecipe]:
+        """Return a recipe per device that the policy is to run on."""
+        settings = self._settings.policy
+        devices = [name.strip() for name in (getattr(settings, "device", None) or "").split(",")]
+        plain = to_plain(settings)
+        return [
+            HostRecipe(
+                policy=self._policy_path,
+                settings={**plain, "device": device} if device else plain,
+                benchmark=self._spec.to_wire(),
+                log=self._directory.logs / ("host.log" if number == 0 else f"host-{number}.log"),
+                python=settings.python,
+            )
+            for number, device in enumerate(devices)
+        ]
+
+    def _place(self, served: Served, pending: Sequence[Episode], workers: int) -> Served:
+        """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
+        asked = self._settings.policy.placement
+        if not served.hosts or asked == "central" or self._settings.policy.python is not None:
+            return served
+        if asked == "auto":
+            asks = sum(episode.task.max_steps for episode in pending) / (served.spec.action_steps or 1)
+            cost = served.hosts[0].cost if len(served.hosts) == 1 else None
+            asked = choose_placement(cost, asks, workers, usable_cores(), available_memory() // 2)
+        if asked == "central":
+            return served
+        served.stop(1.0)
+        return Served(served.spec)
 
     def _choose_renderer(self, spec: PolicySpec) -> Renderer | None:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(spec, self._benchmark.spec).drawn
+        looks = View.of(spec, self._spec).drawn
         if not self._benchmark.uses_gl or not (looks or self._videos):
             return None
         try:
@@ -179,7 +214,7 @@ class Evaluator:
         return NO_GL if renderer is None else renderer.env
 
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
-        looks = View.of(spec, self._benchmark.spec).drawn
+        looks = View.of(spec, self._spec).drawn
         fingerprint = spec.fingerprint
         if fingerprint is None:
             # Nobody can tell whether it is the same policy next time: such a run is never resumed.
@@ -196,7 +231,9 @@ class Evaluator:
                         "type": self._settings.policy.type,
                         "fingerprint": fingerprint,
                         "batch": spec.batch,
+                        **spec.identity,
                     },
+                    "rename_map": self._settings.rename_map,
                     "renderer": renderer.name if renderer is not None and looks else None,
                     "cpu": cpu_kind(),
                     "versions": installed_versions(self._benchmark.distributions()),
@@ -204,9 +241,13 @@ class Evaluator:
             ),
         )
 
-    def _job(self, pending: Sequence[Episode], served: Served, renderer: Renderer | None) -> Job:
+    def _worker_count(self, pending: Sequence[Episode]) -> int:
+        asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
+        return worker_count(asked, max(1, len(pending)), usable_cores())
+
+    def _job(self, pending: Sequence[Episode], served: Served, renderer: Renderer | None, workers: int) -> Job:
         s = self._settings
-        in_worker = served.host is None and self._live is None
+        in_worker = not served.hosts and self._live is None
         recipe = WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(s.env),
@@ -216,18 +257,17 @@ class Evaluator:
             policy=self._policy_path if in_worker else None,
             policy_settings=to_plain(s.policy) if in_worker else None,
             video_fps=s.eval.video_fps,
+            rename_map=s.rename_map,
         )
-        asked = s.eval.batch_size if s.eval.use_async_envs else 1
         return Job(
             plan=self._plan,
             pending=pending,
-            workers=worker_count(asked, max(1, len(pending)), usable_cores()),
+            workers=workers,
             recipe=recipe,
             eval=s.eval,
             limits=s.limits,
             max_open_tasks=s.env.max_parallel_tasks,
             video_path=self._video_path,
-            host_recipe=self._host_recipe() if served.host is not None else None,
         )
 
     def _announce(self, table: EpisodeTable, job: Job, served: Served) -> None:
@@ -236,7 +276,7 @@ class Evaluator:
         elif self._live is not None:
             placement = "thread"
         else:
-            placement = "worker" if served.host is None else "central"
+            placement = "central" if served.hosts else "worker"
         start = RunStart(
             plan=self._plan,
             already=table.records(),
@@ -248,17 +288,21 @@ class Evaluator:
         )
         for watcher in self._watchers:
             watcher.started(start)
+        for note in served.spec.notes:
+            self._tell(note)
 
-    def _execute(self, job: Job, served: Served, table: EpisodeTable, interrupts: Interrupts, bell: int) -> Ending:
+    def _execute(
+        self, job: Job, served: Served, table: EpisodeTable, interrupts: Interrupts, stack: ExitStack
+    ) -> Ending:
         try:
             if not self._settings.eval.use_async_envs:
                 assert served.policy is not None
                 os.environ.update(job.recipe.environment)  # before the simulator's first import
                 return run_inline(job, self._benchmark, served.policy, table, self._watchers, interrupts)
-            coordinator = Coordinator(job, table, self._watchers, interrupts, bell, served.host)
+            coordinator = Coordinator(job, table, self._watchers, interrupts, served.hosts)
             if self._live is not None:
-                size = self._benchmark.spec.action_size
-                coordinator.serve_live(HostThread(self._live, size, bell, coordinator.blame))
+                size = self._spec.action_size
+                coordinator.serve_live(HostThread(self._live, size, _new_bell(stack), coordinator.blame))
             return coordinator.run()
         except ProctorError as error:
             return Ending(error=error)
@@ -271,7 +315,9 @@ class Evaluator:
             return None
         return self._directory.path / self._directory.video(episode.task, episode.index)
 
-    def _conclude(self, table: EpisodeTable, session: int, ending: Ending, identity: Identity) -> Evaluation:
+    def _conclude(
+        self, table: EpisodeTable, session: int, ending: Ending, identity: Identity, spec: PolicySpec
+    ) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error = ending.error
         records: list[EpisodeRecord] = []
@@ -292,6 +338,7 @@ class Evaluator:
                     "complete": len(records) == len(self._plan),
                     "n_planned": len(self._plan),
                     "seed": self._settings.seed,
+                    "reproducible": spec.reproducible,
                     "identity": identity,
                 },
             )
@@ -315,10 +362,29 @@ class Evaluator:
             watcher.note(message)
 
 
+def _new_bell(stack: ExitStack) -> int:
+    bell = os.eventfd(0, os.EFD_CLOEXEC)
+    stack.callback(os.close, bell)
+    return bell
+
+
 def evaluate_settings(
     settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
 ) -> Evaluation:
     """Run one evaluation from validated settings."""
     if live_policy is not None and settings.policy.placement == "worker":
         raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
+    if settings.policy.python is not None:
+        _check_interpreter(settings)
     return Evaluator(settings, watchers, live_policy).run()
+
+
+def _check_interpreter(settings: Settings) -> None:
+    python = settings.policy.python
+    if shutil.which(str(python)) is None:
+        raise UsageError(f"--policy.python={python}: there is no such program.")
+    if settings.policy.placement == "worker" or not settings.eval.use_async_envs:
+        raise UsageError(
+            "--policy.python runs the policy in a process of its own; leave out --policy.placement=worker "
+            "and --eval.use_async_envs=false."
+        )

@@ -18,14 +18,15 @@ import msgpack
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, ChannelClosed, Message, clip
+from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
-from proctor.errors import PolicyError, ProctorError
+from proctor.errors import PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.policies.protocol import Policy
 
 CELL_BYTES = 64
-HOST_MEMORY = 4096
+MOST_LANES = 63
+HOST_MEMORY = CELL_BYTES * (1 + MOST_LANES)
 """A host's shared memory: one phase cell for loading, then one per lane."""
 
 
@@ -47,7 +48,7 @@ class PolicyServer:
         action_size: int,
         bell: int,
         generation: int,
-        blame: Callable[[PolicyError], None],
+        blame: Callable[[RunError], None],
         cells: list[PhaseCell] | None = None,
     ) -> None:
         self._policy, self._action_size = policy, action_size
@@ -104,7 +105,7 @@ class PolicyServer:
             except Exception as error:
                 if not self._stopped:
                     self._stopped = True
-                    self._blame(error if isinstance(error, PolicyError) else _host_fault(error))
+                    self._blame(error if isinstance(error, RunError) else _host_fault(error))
             if cell is not None:
                 cell.write(Phase.IDLE, now())
         ring(self._bell)  # pass the end on to the next lane
@@ -140,15 +141,25 @@ class PolicyServer:
                 self._taken.discard(number)
                 continue
             if first:
-                self._seats[number] = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
+                try:
+                    self._seats[number] = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
+                except PolicyLostError as error:
+                    self._taken.discard(number)
+                    slot.lose(str(error))
+                    continue
             seats.append(self._seats[number])
             windows.append(window)
             asking.append((number, slot))
         if not seats:
             return
-        for (number, slot), chunk in zip(
-            asking, answer(self._policy, self._action_size, seats, windows), strict=True
-        ):
+        try:
+            chunks = answer(self._policy, self._action_size, seats, windows)
+        except PolicyLostError as error:
+            for number, slot in asking:
+                self._taken.discard(number)
+                slot.lose(str(error))
+            return
+        for (number, slot), chunk in zip(asking, chunks, strict=True):
             # Released first: the worker may ask again before this thread runs on.
             self._taken.discard(number)
             slot.answer(chunk)
@@ -180,14 +191,21 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         return
     loading.write(Phase.IDLE, now())
 
-    def blame(error: PolicyError) -> None:
+    def blame(error: RunError) -> None:
         print("".join(traceback.format_exception(error)), flush=True)  # noqa: T201 - goes to the host's log
-        channel.send({"type": "policy_error", "message": clip(str(error), 4000)})
+        channel.send(policy_fault(error))
 
-    cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(boot["lanes"])]
+    cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(min(spec.lanes, MOST_LANES))]
     server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells)
     server.start()
-    channel.send({"type": "ready", "spec": spec.to_wire(), "startup": now() - boot["spawned"]})
+    channel.send(
+        {
+            "type": "ready",
+            "spec": spec.to_wire(),
+            "cost": None if policy.cost is None else policy.cost._asdict(),
+            "startup": now() - boot["spawned"],
+        }
+    )
     while True:
         try:
             order, fds = channel.receive()

@@ -13,13 +13,13 @@ from typing import Any
 
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child, describe_exit
-from proctor.engine.host import CELL_BYTES, HOST_MEMORY, PolicyServer
+from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.transport import PhaseCell, Slot, new_memory, now
 from proctor.engine.watchdog import overdue
-from proctor.errors import PolicyError, PolicyHostError, UsageError
-from proctor.policies.protocol import Policy, PolicySpec
+from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.policies.protocol import Cost, Policy, PolicySpec
 
 
 class Interrupted(Exception):
@@ -34,7 +34,6 @@ class HostRecipe:
     settings: dict[str, Any]
     benchmark: dict[str, Any]
     log: Path
-    lanes: int = 1
     python: str | None = None
 
 
@@ -42,16 +41,17 @@ class HostProcess:
     """A policy host in a process of its own."""
 
     def __init__(self, recipe: HostRecipe, bell: int, generation: int) -> None:
-        self.generation = generation
+        self.recipe, self.bell, self.generation = recipe, bell, generation
         self.startup = 0.0
+        self.cost: Cost | None = None
+        self.verdict: str | None = None
         memory = new_memory("proctor-host", HOST_MEMORY)
         self._shared = mmap.mmap(memory, HOST_MEMORY)
-        self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + recipe.lanes)]
+        self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
         boot = {
             "policy": recipe.policy,
             "settings": recipe.settings,
             "benchmark": recipe.benchmark,
-            "lanes": recipe.lanes,
             "generation": generation,
             "spawned": now(),
         }
@@ -75,6 +75,7 @@ class HostProcess:
                     message, _ = self.child.channel.receive()
                     if message["type"] == "ready":
                         self.startup = message["startup"]
+                        self.cost = Cost(**message["cost"]) if message["cost"] else None
                         return PolicySpec.from_wire(message["spec"])
                     problem = message["message"]
                     if message["usage"]:
@@ -83,6 +84,9 @@ class HostProcess:
             if self.child.pidfd in ready:
                 ending = describe_exit(self.child.reap())
                 words = self.child.last_words()
+                if "No module named" in words and self.recipe.python is not None:
+                    python = self.recipe.python
+                    raise UsageError(f"--policy.python: {words}. Run: {python} -m pip install proctor")
                 raise PolicyHostError(
                     f"the policy's process {ending} while loading"
                     + (f": {words}" if words else "")
@@ -101,6 +105,14 @@ class HostProcess:
         """Forget a worker."""
         with contextlib.suppress(ChannelClosed):
             self.child.channel.send({"type": "detach", "slot": number})
+
+    def kill_if_overdue(self, limits: LimitSettings) -> None:
+        """End a host that hangs; its death is handled like any other."""
+        if self.verdict is None:
+            reason = self.overdue(limits)
+            if reason is not None:
+                self.verdict = f"the policy hangs: {reason}"
+                self.child.kill()
 
     def overdue(self, limits: LimitSettings) -> str | None:
         """Return why the host counts as hung, or `None`."""
@@ -124,7 +136,8 @@ class HostThread:
     startup = 0.0
     child = None
 
-    def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[PolicyError], None]) -> None:
+    def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[RunError], None]) -> None:
+        self.bell = bell
         self._server = PolicyServer(policy, action_size, bell, self.generation, blame)
         self._server.start()
 
@@ -136,9 +149,8 @@ class HostThread:
         """Forget a worker."""
         self._server.detach(number)
 
-    def overdue(self, limits: LimitSettings) -> str | None:
+    def kill_if_overdue(self, limits: LimitSettings) -> None:
         """A thread cannot be replaced, so it has no limit."""
-        return None
 
     def stop(self, patience: float) -> None:
         """End the lanes; a thread cannot be killed, so one that hangs is left behind as a daemon."""

@@ -21,7 +21,7 @@ from proctor.engine.rollout import LocalActor, View
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import PolicyError, StoreError
+from proctor.errors import RunError, StoreError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
@@ -45,7 +45,7 @@ def run_inline(
             held = task_key(episode)
             try:
                 record = replace(inline.play(episode), attempts=1 + failures[episode])
-            except PolicyError as error:
+            except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
                 return Ending(error=error)
             except VideoError as error:
@@ -77,11 +77,12 @@ class _Inline:
     """A worker's work, done here."""
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
+        spec = benchmark.spec.renamed(job.recipe.rename_map)
         self._job, self._fps = job, benchmark.fps
         self._meter = Meter()
         self._stage = Stage(benchmark, self._meter)
-        self._actor = LocalActor(policy, benchmark.spec.action_size)
-        self._view = View.of(policy.spec, benchmark.spec)
+        self._actor = LocalActor(policy, spec.action_size)
+        self._view = View.of(policy.spec, spec)
         self.close = self._stage.close
 
     def play(self, episode: Episode) -> EpisodeRecord:

@@ -10,7 +10,6 @@ from pathlib import Path
 from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
-from proctor.engine.hosts import HostRecipe
 from proctor.errors import ProctorError
 
 
@@ -26,7 +25,6 @@ class Job:
     limits: LimitSettings
     max_open_tasks: int
     video_path: Callable[[Episode], Path | None]
-    host_recipe: HostRecipe | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgpack
 
+from proctor.errors import PolicyError, PolicyHostError, RunError
+
 Message = dict[str, Any]
 
 _LARGEST = 1 << 17
@@ -88,6 +90,18 @@ class Channel:
             if not data:
                 return [*messages, {"type": "closed"}]
             messages.append(msgpack.unpackb(data))
+
+
+def policy_fault(error: RunError) -> Message:
+    """Return the message that a policy's error ends the run; `policy_error` if retrying cannot help."""
+    kind = "policy_error" if isinstance(error, PolicyError) else "policy_gone"
+    return {"type": kind, "message": clip(str(error), 4000)}
+
+
+def as_error(message: Message) -> RunError:
+    """Return the error that `policy_fault` told of."""
+    kind = PolicyHostError if message["type"] == "policy_gone" else PolicyError
+    return kind(message["message"])
 
 
 def clip(text: str, most: int = 8000) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,25 +56,37 @@ class LocalActor:
         return answer(self._policy, self._action_size, [self._seat], [window])[0]
 
 
+class Shown(NamedTuple):
+    """One observation key as the simulator names it and as the policy does, and what it must look like."""
+
+    source: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
 @dataclass(frozen=True)
 class View:
     """What the policy looks at, settled once for a run."""
 
-    keys: Look
+    keys: Look  # by the simulator's own names
     drawn: bool
-    shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]  # in the order in which keys enter the digest
+    shown: tuple[Shown, ...]  # in the order in which they enter the digest
     offsets: tuple[int, ...]
     stride: int | None
 
     @classmethod
     def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> View:
         """Return the view of a policy on a benchmark."""
-        keys = looked_at(policy, benchmark)
-        features = {key: benchmark.every[key] for key in sorted(keys)}
+        features = {key: benchmark.every[key] for key in looked_at(policy, benchmark)}
+        shown = [
+            Shown(benchmark.sources.get(key, key), key, feature.shape, np.dtype(feature.dtype))
+            for key, feature in features.items()
+        ]
         return cls(
-            keys=keys,
+            keys=frozenset(one.source for one in shown),
             drawn=any(feature.drawn for feature in features.values()),
-            shapes={key: (feature.shape, np.dtype(feature.dtype)) for key, feature in features.items()},
+            shown=tuple(sorted(shown)),
             offsets=policy.observation_offsets,
             stride=policy.action_steps,
         )
@@ -184,10 +196,10 @@ def _observe(simulator: Simulator, view: View, meter: Meter, digest: Digest) -> 
         meter.drew()
     observation = simulator.observe()
     seen: Observation = {}
-    for key, (shape, dtype) in view.shapes.items():
-        array: Any = observation.get(key)
-        seen[key] = array
-        _check(key, array, shape, dtype)
+    for source, name, shape, dtype in view.shown:
+        array: Any = observation.get(source)
+        seen[name] = array
+        _check(source, array, shape, dtype)
         digest.add(array)
     return seen
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.engine.randomness import episode_generator
-from proctor.errors import PolicyError, UsageError
+from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError
 from proctor.policies.protocol import Policy, PolicySpec
 
 
@@ -31,6 +31,8 @@ class Seat:
         self.chunk_length = policy.spec.action_steps
         try:
             self.memory = policy.begin(episode.task)
+        except (RunError, PolicyLostError):
+            raise  # it says itself what is wrong
         except Exception as error:
             raise PolicyError(_blame(self, f"begin() raised {type(error).__name__}: {error}")) from error
 
@@ -46,6 +48,8 @@ def answer(
     try:
         answers = policy.act(shown, [seat.memory for seat in seats], [seat.generator for seat in seats])
         chunks, memories = map(list, answers)
+    except (RunError, PolicyLostError):
+        raise
     except Exception as error:
         raise PolicyError(_blame(seats[0], f"raised {type(error).__name__}: {error}")) from error
     if len(chunks) != len(seats) or len(memories) != len(seats):

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Observation
-from proctor.errors import SimulatorError
+from proctor.errors import PolicyLostError, SimulatorError
 
 REQUEST_BYTES = 256 << 20
 RESPONSE_BYTES = 16 << 20
@@ -57,16 +57,16 @@ class Phase(IntEnum):
     ACT = 9
 
 
+HOST_DIED = "the policy's host died"
+
+
 class State(IntEnum):
     """Whose turn it is in a slot."""
 
     FREE = 0
     ASKED = 1
     ANSWERED = 2
-
-
-class HostLost(Exception):
-    """The host died with this episode's memory: the episode starts again from its beginning."""
+    LOST = 3
 
 
 class PhaseCell:
@@ -233,9 +233,13 @@ class Slot:
     # The worker's end.
 
     def ask(self, header: bytes, window: Sequence[Observation], host_bell: int, generation: int) -> Array:
-        """Send a window to the host and wait for the chunk. Raises `HostLost` when the host died meanwhile."""
+        """Send a window to the host and wait for the chunk.
+
+        Raises:
+            PolicyLostError: the host died meanwhile, or says that it lost the episode.
+        """
         if self.generation != generation:
-            raise HostLost
+            raise PolicyLostError(HOST_DIED)
         self._request.write(header, window)
         _U32.pack_into(self._map, _ASKED_OF, generation)
         _U32.pack_into(self._map, _STATE, State.ASKED)
@@ -244,12 +248,15 @@ class Slot:
             os.eventfd_read(self.bell)
             if self.generation != generation:
                 _U32.pack_into(self._map, _STATE, State.FREE)
-                raise HostLost
-            if _U32.unpack_from(self._map, _STATE)[0] == State.ANSWERED:
+                raise PolicyLostError(HOST_DIED)
+            (state,) = _U32.unpack_from(self._map, _STATE)
+            if state in (State.ANSWERED, State.LOST):
                 break
         _U32.pack_into(self._map, _STATE, State.FREE)
-        _, (answer,) = self._response.read()
-        chunk: Array = answer["chunk"]
+        reason, answers = self._response.read()
+        if state == State.LOST:
+            raise PolicyLostError(reason.decode())
+        chunk: Array = answers[0]["chunk"]
         return chunk
 
     # The host's end.
@@ -266,6 +273,12 @@ class Slot:
         """Give the chunk to the worker."""
         self._response.write(b"", [{"chunk": chunk}])
         _U32.pack_into(self._map, _STATE, State.ANSWERED)
+        ring(self.bell)
+
+    def lose(self, reason: str) -> None:
+        """Tell the worker that its episode has to start again, and why."""
+        self._response.write(reason.encode()[:4096], [])
+        _U32.pack_into(self._map, _STATE, State.LOST)
         ring(self.bell)
 
 

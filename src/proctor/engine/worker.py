@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, Message, clip
+from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, LocalActor, View, run_episode
-from proctor.engine.transport import HostLost, Phase, Slot, now
+from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
-from proctor.errors import PolicyError
+from proctor.errors import PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.records import EpisodeRecord
 
@@ -38,6 +38,7 @@ class WorkerBoot:
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
+    rename_map: dict[str, str] = field(default_factory=dict)
 
 
 class RemoteActor:
@@ -109,8 +110,9 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.START)
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
-    view = View.of(PolicySpec.from_wire(settings.policy_spec), benchmark.spec)
-    actor = _actor(settings, benchmark.spec, slot, host_bell)
+    spec = benchmark.spec.renamed(settings.rename_map)
+    view = View.of(PolicySpec.from_wire(settings.policy_spec), spec)
+    actor = _actor(settings, spec, slot, host_bell)
     stage = Stage(benchmark, meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
@@ -123,11 +125,11 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         video = VideoSink(Path(order["video"]), benchmark.fps, settings.video_fps) if order["video"] else None
         try:
             record = play(stage, episode, actor, view, meter, video)
-        except HostLost:
-            channel.send({"type": "host_lost"})
-        except PolicyError as error:
+        except PolicyLostError as error:
+            channel.send({"type": "policy_lost", "reason": clip(str(error), 2000)})
+        except RunError as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
-            channel.send({"type": "policy_error", "message": clip(str(error), 4000)})
+            channel.send(policy_fault(error))
         except VideoError as error:
             channel.send({"type": "video_error", "message": str(error)})
         except Exception as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -40,6 +40,10 @@ class PolicySpec:
         stochastic: whether it draws from its generators.
         batch: how many rows may share one call; 1 wherever rows could influence each other's bits.
         fingerprint: a hash of all that decides its behaviour; `None`: unknown, such a run cannot resume.
+        lanes: how many calls may run side by side, in threads of one process, with the same bits.
+        reproducible: whether the same episode gives the same answer next time.
+        identity: what else decides its bits (versions, device, dtype), by name; a resume must match it.
+        notes: what the user should know before the run, in a line each.
     """
 
     observation_keys: tuple[str, ...] | None = None
@@ -49,13 +53,18 @@ class PolicySpec:
     stochastic: bool = False
     batch: int = 1
     fingerprint: str | None = None
+    lanes: int = 1
+    reproducible: bool = True
+    identity: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         offsets = tuple(self.observation_offsets)
         if not offsets or offsets[-1] != 0 or list(offsets) != sorted(set(offsets)):
             raise ValueError(f"observation_offsets must ascend and end with 0, for example (-1, 0); got {offsets}")
-        if self.batch < 1:
-            raise ValueError(f"batch must be at least 1, got {self.batch}")
+        for name, value in (("batch", self.batch), ("lanes", self.lanes)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries between processes."""
@@ -70,8 +79,25 @@ class PolicySpec:
                 **wire,
                 "observation_keys": None if keys is None else tuple(keys),
                 "observation_offsets": tuple(wire["observation_offsets"]),
+                "notes": tuple(wire["notes"]),
             }
         )
+
+
+class Cost(NamedTuple):
+    """What a policy costs, measured at its start on made-up observations.
+
+    Attributes:
+        load: seconds to import, load and make ready.
+        act: seconds of one call on its own.
+        side_by_side: how many calls' worth of work all lanes together get done in the time of one call.
+        memory: bytes of one more copy, weights and imports.
+    """
+
+    load: float
+    act: float
+    side_by_side: float
+    memory: int
 
 
 class Actions(NamedTuple):
@@ -102,6 +128,11 @@ class Policy(ABC):
 
     def begin(self, task: Task) -> Memory:
         """Return the memory of an episode of `task` that has not started yet."""
+        return None
+
+    @property
+    def cost(self) -> Cost | None:
+        """What it was measured to cost, where it has measured that; the placement is chosen by it."""
         return None
 
     @abstractmethod

@@ -1,0 +1,52 @@
+"""Where the policy runs: in one host for all, or in every worker. Both give the same bits; one is faster.
+
+A host pays for import and weights once, and an ask crosses a process boundary. A copy in every worker crosses
+nothing and never waits for a lane, but every worker pays for import and weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from proctor.policies.protocol import Cost
+
+CROSSING = 1e-4
+"""Seconds that a question to the host and its answer take, measured with small observations."""
+
+Placement = Literal["central", "worker"]
+
+
+def choose_placement(cost: Cost | None, asks: float, workers: int, cores: int, free_memory: int) -> Placement:
+    """Return the placement with the shorter policy time, by what the policy was measured to cost.
+
+    Args:
+        cost: measured at the policy's start; `None`: unknown, or on a device, where one copy serves best.
+        asks: how often the policy will be asked, over all episodes.
+        workers: how many workers there will be.
+        cores: how many of them can run at once.
+        free_memory: bytes that copies may take.
+
+    >>> small = Cost(load=0.1, act=0.001, side_by_side=1.0, memory=0)
+    >>> choose_placement(small, asks=10_000, workers=8, cores=8, free_memory=0)
+    'worker'
+    >>> choose_placement(small._replace(load=60.0), asks=10_000, workers=8, cores=8, free_memory=0)
+    'central'
+    """
+    if cost is None or cost.memory * workers > free_memory:
+        return "central"
+    central = asks * cost.act / cost.side_by_side + asks * CROSSING / workers
+    # Loads share the cores too.
+    copies = cost.load * workers / min(workers, cores) + asks * cost.act / min(workers, cores)
+    return "worker" if copies < central else "central"
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the bytes that the machine can still give, 0 where nobody tells."""
+    try:
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,1 @@
+"""LeRobot checkpoints, through the installed `lerobot` package."""
