@@ -52,6 +52,8 @@ def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
     tree["policy"] = _gather_open(sections["policy"], tree["policy"])
+    if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
+        tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
     _check_names(tree, sections)
     if isinstance(tree["env"].get("task"), list):
         tree["env"]["task"] = ",".join(map(str, tree["env"]["task"]))
@@ -117,7 +119,7 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
     """Move names that the kind does not know itself into its open field, where it has one."""
     if kind.OPEN is None:
         return values
-    own = {field.name for field in dataclasses.fields(kind)}
+    own = known_fields(kind)
     known = {name: value for name, value in values.items() if name in own}
     unknown = {name: value for name, value in values.items() if name not in own}
     return {**known, kind.OPEN: merge(known.get(kind.OPEN) or {}, unknown)}
@@ -136,6 +138,11 @@ def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
         flag = f"--{name}"
         if flag not in known or name == "config_path":
             raise UsageError(f"unknown flag {flag}.{did_you_mean(flag, known)} See: proctor eval --help")
+
+
+def known_fields(kind: type[Any]) -> set[str]:
+    """Return the names that a section's class has."""
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def known_names(sections: Mapping[str, type[Any]]) -> set[str]:

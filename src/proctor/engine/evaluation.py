@@ -16,18 +16,18 @@ from typing import Any, cast
 import proctor
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.config.machine import available_memory, usable_cores
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import Coordinator
-from proctor.engine.cores import usable_cores, worker_count
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.events import RunStart, Watcher
 from proctor.engine.hosts import HostProcess, HostRecipe, HostThread, Interrupted
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job
-from proctor.engine.placement import available_memory, choose_placement
+from proctor.engine.placement import choose_placement, worker_count
 from proctor.engine.plan import make_plan
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit

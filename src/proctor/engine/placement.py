@@ -1,4 +1,4 @@
-"""Where the policy runs: in one host for all, or in every worker. Both give the same bits; one is faster.
+"""How many workers, and where the policy runs: in one host for all, or in every worker, with the same bits.
 
 A host pays for import and weights once, and an ask crosses a process boundary. A copy in every worker crosses
 nothing and never waits for a lane, but every worker pays for import and weights.
@@ -6,7 +6,6 @@ nothing and never waits for a lane, but every worker pays for import and weights
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from proctor.policies.protocol import Cost
@@ -41,12 +40,6 @@ def choose_placement(cost: Cost | None, asks: float, workers: int, cores: int, f
     return "worker" if copies < central else "central"
 
 
-def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return the bytes that the machine can still give, 0 where nobody tells."""
-    try:
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return 0
+def worker_count(asked: int, episodes: int, cores: int) -> int:
+    """Return how many workers a run gets: what was asked for, or one per core, never more than episodes."""
+    return max(1, min(asked or cores, episodes))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from proctor.config.settings import AtLeast, PolicySettings
-from proctor.policies.protocol import Policy
+import numpy as np
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Task
+from proctor.config.settings import EXECUTION, AtLeast, PolicySettings
+from proctor.errors import UsageError
+from proctor.policies.protocol import Actions, Cost, Memory, Policy, PolicySpec, Window
+
+if TYPE_CHECKING:
+    from proctor.policies.lerobot.rehearsal import Found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +31,92 @@ class LeRobotSettings(PolicySettings):
     overrides: Annotated[
         dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."
     ] = field(default_factory=dict)
+    trust_remote_code: Annotated[bool, EXECUTION, "as --trust_remote_code"] = False
 
 
 class LeRobotPolicy(Policy):
-    """A LeRobot checkpoint."""
+    """One copy of the weights; every episode in flight asks it."""
 
     Settings = LeRobotSettings
+
+    def __init__(self, found: Found, spec: PolicySpec) -> None:
+        self._found, self._spec = found, spec
+        self._stochastic = found.forward.draws != "none"
+
+    @classmethod
+    def from_settings(cls, settings: LeRobotSettings, benchmark: BenchmarkSpec) -> LeRobotPolicy:
+        """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
+        # Here, not above: the coordinator, which may have no torch, reads the settings' class.
+        from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
+        from proctor.policies.lerobot.fit import match_inputs
+
+        started = time.monotonic()
+        if not settings.path:
+            raise UsageError("--policy.type=lerobot needs --policy.path=DIRECTORY or a hub id.")
+        version = check_lerobot()
+        from proctor.policies.lerobot.kit import environment_processors
+        from proctor.policies.lerobot.numerics import check_device, identity_of, make_deterministic
+        from proctor.policies.lerobot.rehearsal import rehearse
+
+        check_device(settings.device)
+        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device)
+        config = checkpoint.config
+        notes = make_deterministic(config.device)
+        keep_renames = not benchmark.sources
+        keys, remarks = match_inputs(config, benchmark, checkpoint.own_renames if keep_renames else {})
+        action_size = config.action_feature.shape[0]
+        if action_size != benchmark.action_size:
+            raise UsageError(
+                f"the checkpoint returns actions of {action_size} numbers, "
+                f"{benchmark.name} takes {benchmark.action_size}."
+            )
+        loaded = load(
+            checkpoint,
+            keep_renames=keep_renames,
+            fixed_prompts=(settings.batch_size or 2 * (str(config.device) != "cpu")) > 1,
+            trust_remote_code=settings.trust_remote_code,
+        )
+        environment = environment_processors(benchmark.name, config)
+        found = rehearse(loaded, environment, benchmark, keys, settings.batch_size, started)
+        way = found.forward.way
+        spec = PolicySpec(
+            observation_keys=keys,
+            action_size=action_size,
+            observation_offsets=way.offsets,
+            action_steps=way.steps,
+            stochastic=found.forward.draws != "none",
+            batch=found.forward.rows,
+            fingerprint=checkpoint.fingerprint(),
+            lanes=found.lanes,
+            identity=identity_of(loaded, version),
+            notes=(*remarks, *notes, *found.notes),
+        )
+        return cls(found, spec)
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What the rehearsal found."""
+        return self._spec
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the rehearsal measured."""
+        return self._found.cost
+
+    def begin(self, task: Task) -> Memory:
+        """Return an episode's memory before its first step."""
+        from proctor.policies.lerobot.forward import Row
+
+        return Row(self._found.forward.way.begin())
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        """Answer up to a batch of episodes in one forward pass."""
+        if self._stochastic:
+            from proctor.policies.lerobot.randomness import EpisodeRandomness
+
+            for memory, generator in zip(memories, generators, strict=True):
+                if memory.randomness is None:
+                    memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
+        return Actions(self._found.forward(windows, memories), memories)

@@ -1,4 +1,4 @@
-"""How many cores this process may really use: affinity and cgroup quota, not what the machine has."""
+"""What this process may really use: cores by affinity and cgroup quota, not what the machine has; free memory."""
 
 from __future__ import annotations
 
@@ -52,6 +52,12 @@ def _read_v1(directory: Path) -> float | None:
         return None
 
 
-def worker_count(asked: int, episodes: int, cores: int) -> int:
-    """Return how many workers a run gets: what was asked for, or one per core, never more than episodes."""
-    return max(1, min(asked or cores, episodes))
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the bytes that the machine can still give, 0 where nobody tells."""
+    try:
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,110 @@
+"""From a simulator's arrays to a network's tensors and back: what one lane needs for itself.
+
+Processors keep state (a tokenizer its padding, a relative action the state it is relative to), so every lane has
+a pair of its own. On a GPU a lane also has a stream and page-locked memory: its copies run while another lane's
+forward pass does, and images are converted and normalised on the device.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import Observation
+from proctor.policies.lerobot.checkpoint import Loaded
+
+ACTION = "action"
+
+
+class Kit:
+    """A lane's own processors, stream and staging memory."""
+
+    def __init__(self, loaded: Loaded, environment: tuple[Any, Any], use_amp: bool) -> None:
+        # Together: a step of one may refer to a step of the other.
+        self._pre, self._post, (self._env_pre, self._env_post) = copy.deepcopy(
+            (loaded.preprocessor, loaded.postprocessor, environment)
+        )
+        self._device, self._use_amp = loaded.device, use_amp
+        self._stream = torch.cuda.Stream(loaded.device) if loaded.device.type == "cuda" else None
+        self._staged: dict[str, torch.Tensor] = {}
+
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """Enter what a thread that infers must enter itself."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode())
+            if self._stream is not None:
+                stack.enter_context(torch.cuda.stream(self._stream))
+            if self._use_amp:
+                stack.enter_context(torch.autocast(device_type=self._device.type))
+            yield
+
+    def batch(self, observations: Sequence[Observation], rows: int) -> dict[str, Any]:
+        """Return a preprocessed batch of exactly `rows` rows; the first fills the places that are left."""
+        filled = [*observations, *[observations[0]] * (rows - len(observations))]
+        raw: dict[str, Any] = {
+            key: self._tensor(key, [observation[key] for observation in filled])
+            for key in filled[0]
+            if key != "task"
+        }
+        raw["task"] = [observation["task"] for observation in filled]
+        if self._env_pre.steps:
+            raw = self._env_pre(raw)
+        batch: dict[str, Any] = self._pre(raw)
+        return batch
+
+    def actions(self, action: Any) -> NDArray[Any]:
+        """Return the robot's actions for the network's: of one step (rows, size) or of several."""
+        action = self._post(action)
+        if self._env_post.steps:
+            action = self._env_post({ACTION: action})[ACTION]
+        array: NDArray[Any] = action.to("cpu").numpy()
+        return array
+
+    def _tensor(self, key: str, arrays: list[NDArray[Any]]) -> Any:
+        tensor = self._on_device(key, arrays)
+        if tensor.dtype == torch.uint8 and tensor.ndim == 4:
+            # As LeRobot does it, so that the bits are the same: channels first, float, in [0, 1].
+            return tensor.permute(0, 3, 1, 2).contiguous().type(torch.float32).div_(255)
+        return tensor.float()
+
+    def _on_device(self, key: str, arrays: list[NDArray[Any]]) -> Any:
+        if self._stream is None:
+            return torch.from_numpy(np.stack(arrays))
+        staged = self._staged.get(key)
+        shape = (len(arrays), *arrays[0].shape)
+        if staged is None or tuple(staged.shape) != shape:
+            kind = torch.from_numpy(arrays[0][:0].copy()).dtype
+            staged = self._staged[key] = torch.empty(shape, dtype=kind, pin_memory=True)
+        else:
+            self._stream.synchronize()  # an older window's copy may still read it
+        place = staged.numpy()
+        for row, array in enumerate(arrays):
+            place[row] = array
+        return staged.to(self._device, non_blocking=True)
+
+
+def environment_processors(benchmark: str, config: Any) -> tuple[Any, Any]:
+    """Return LeRobot's processors between this environment and this policy, without what a simulator did already.
+
+    A benchmark's observations are in LeRobot's form for policies, so the step that makes LIBERO's raw ones so is
+    left out; what a policy adds (X-VLA: its own image statistics, domain and rotations) stays.
+    """
+    from lerobot.envs import EnvConfig
+    from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
+    from lerobot.processor import PolicyProcessorPipeline
+
+    known = benchmark in EnvConfig.get_known_choices()
+    settings = make_env_config(benchmark) if known else None
+    try:
+        pre, post = make_env_pre_post_processors(settings, config)
+    except AttributeError:  # neither the policy nor LeRobot's own list has anything for this environment
+        return PolicyProcessorPipeline(steps=[]), PolicyProcessorPipeline(steps=[])
+    pre.steps = [step for step in pre.steps if type(step).__name__ != "LiberoProcessorStep"]
+    return pre, post

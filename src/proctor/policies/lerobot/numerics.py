@@ -1,0 +1,64 @@
+"""What decides a network's bits besides weights and inputs: device, threads, kernels, versions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from proctor.errors import UsageError
+from proctor.policies.lerobot.checkpoint import Loaded
+
+_LIBRARIES = ("torch", "lerobot", "transformers", "diffusers", "peft")
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that is not here; LeRobot would silently take another."""
+    if name is None:
+        return
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--policy.device={name}: no such device. Use cpu, cuda or cuda:0.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        built = "" if torch.version.cuda else " (this torch is built without CUDA)"
+        raise UsageError(f"--policy.device={name}: torch in {sys.executable} sees no CUDA device{built}.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"--policy.device={name}: there are {torch.cuda.device_count()} CUDA devices.")
+
+
+def make_deterministic(device: Any) -> list[str]:
+    """Set torch up so that the same input gives the same bits; returns what the user should know."""
+    torch.set_num_threads(1)
+    if torch.device(device).type != "cuda":
+        return []
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    # As lerobot-eval has it; explicit, because it changes bits.
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    # A model with an operation that has no deterministic form is run all the same; the host's log names it.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    return []
+
+
+def identity_of(loaded: Loaded, lerobot: str) -> dict[str, str]:
+    """Return what must be the same for the same bits."""
+    identity = {"device": _kind(loaded.device)}
+    if loaded.device.type == "cuda":
+        identity["tf32"] = "on"
+        identity["cuda"] = str(torch.version.cuda)
+        identity["cudnn"] = str(torch.backends.cudnn.version())
+    identity["dtype"] = ",".join(sorted({str(p.dtype).removeprefix("torch.") for p in loaded.policy.parameters()}))
+    for name in _LIBRARIES:
+        if name in sys.modules:
+            identity[name] = metadata.version(name)
+    return identity
+
+
+def _kind(device: Any) -> str:
+    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else str(device.type)
