@@ -3,7 +3,15 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all check venv format clean
+.PHONY: demo test test-all test-lerobot check venv format clean
+
+# LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
+CORE := msgpack numpy pydantic pyyaml rich
+SIMULATOR := $(CORE) metaworld mujoco gymnasium packaging
+TESTING := pytest pytest-timeout hypothesis psutil websockets
+LEROBOT_ENV = scripts/cached-env lerobot 3.12 constraints-lerobot.txt \
+  'lerobot[metaworld,diffusion,smolvla]' peft $(SIMULATOR) $(TESTING)
+SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 
 demo: $(VENV)/.installed-demo  ## Meta-World's experts on the 28 easy tasks, with a video each
 	@scripts/ensure-gl $(PY)
@@ -17,6 +25,11 @@ test: $(VENV)/.installed-dev  ## the tests, without the slow proofs
 test-all: $(VENV)/.installed-dev  ## every test
 	@scripts/ensure-gl $(PY)
 	$(PYTEST) -m ""
+
+test-lerobot:  ## the tests of LeRobot's policies, in environments that are made once and kept
+	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \
+	export PYTHONPATH=$(CURDIR)/src PROCTOR_SIM_PYTHON=$$simulator OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
+	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

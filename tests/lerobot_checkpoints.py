@@ -141,12 +141,12 @@ def save_diffusion(directory: Path, train_steps: int = 30, **changes: Any) -> Pa
             **changes,
         }
     )
-    return _train_and_save(config, directory, train_steps, IMAGE, past=config.n_obs_steps - 1, ahead=config.horizon)
+    return _train_and_save(
+        config, directory, train_steps, IMAGE, past=config.n_obs_steps - 1, ahead=config.horizon
+    )
 
 
-def _train_and_save(
-    config: Any, directory: Path, train_steps: int, image_key: str, past: int, ahead: int
-) -> Path:
+def _train_and_save(config: Any, directory: Path, train_steps: int, image_key: str, past: int, ahead: int) -> Path:
     torch.manual_seed(0)
     policy = get_policy_class(config.type)(config)
     preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=statistics(image_key))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from checkpoints import ACTION_FEATURES, features
 from lerobot.policies.factory import make_pre_post_processors
 from lerobot.policies.smolvla.configuration_smolvla import SmolVLAConfig
 from lerobot.policies.smolvla.modeling_smolvla import SmolVLAPolicy
+from lerobot_checkpoints import ACTION_FEATURES, features
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     LlamaConfig,

@@ -27,7 +27,7 @@ else:
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function from a checkpoint's name to its directory; each is trained once."""
-    from checkpoints import save_act, save_diffusion
+    from lerobot_checkpoints import save_act, save_diffusion
     from tiny_smolvla import save_smolvla
 
     makers: dict[str, Callable[[Path], Any]] = {

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import lerobot.envs.metaworld as lerobot_metaworld
 import torch
-from checkpoints import SIDE
 from lerobot.configs import PreTrainedConfig
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 from lerobot.scripts.lerobot_eval import rollout
+from lerobot_checkpoints import SIDE
 
 from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
@@ -54,9 +54,9 @@ class Result(NamedTuple):
     """What an episode came to."""
 
     steps: int
-    success: bool
-    sum_reward: float
-    max_reward: float
+    success: bool | None
+    sum_reward: float | None
+    max_reward: float | None
 
 
 class _SmallEnv(lerobot_metaworld.MetaworldEnv):  # type: ignore[misc]
