@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all test-lerobot check venv format clean
+.PHONY: demo test test-all test-lerobot benchmark-lerobot check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -30,6 +30,10 @@ test-lerobot:  ## the tests of LeRobot's policies, in environments that are made
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \
 	export PYTHONPATH=$(CURDIR)/src PROCTOR_SIM_PYTHON=$$simulator OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
 	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies
+
+benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
+	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \
+	scripts/ensure-gl $$lerobot && $$lerobot benchmarks/against_lerobot.py
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

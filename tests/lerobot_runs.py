@@ -16,12 +16,26 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 from lerobot.scripts.lerobot_eval import rollout
 from lerobot_checkpoints import SIDE
 
-from proctor.benchmarks.protocol import Episode
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.engine.randomness import episode_generator
+from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
 
 STEPS = 36
+
+
+def benchmark(side: int = SIDE, **changes: Any) -> BenchmarkSpec:
+    sizes = {"observation_height": side, "observation_width": side}
+    return MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", **{**sizes, **changes})).spec
+
+
+def load(path: Path | str, spec: BenchmarkSpec | None = None, **settings: Any) -> LeRobotPolicy:
+    return LeRobotPolicy.from_settings(
+        LeRobotSettings(**{"type": "lerobot", "path": str(path), "device": "cpu", **settings}),
+        spec or benchmark(),
+    )
 
 
 def settings_tree(output_dir: Path, checkpoint: Path | str, **changes: Any) -> dict[str, Any]:

@@ -9,27 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lerobot_checkpoints import SIDE, edit_json, save_act
+from lerobot_checkpoints import edit_json, save_act
+from lerobot_runs import benchmark, load
 from safetensors.torch import load_file, save_file
 
-from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.errors import UsageError
-from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
 
 Checkpoint = Callable[[str], Path]
-
-
-def benchmark(side: int = SIDE, **changes: Any) -> BenchmarkSpec:
-    sizes = {"observation_height": side, "observation_width": side}
-    return MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", **{**sizes, **changes})).spec
-
-
-def load(path: Path | str, spec: BenchmarkSpec | None = None, **settings: Any) -> LeRobotPolicy:
-    return LeRobotPolicy.from_settings(
-        LeRobotSettings(**{"type": "lerobot", "path": str(path), "device": "cpu", **settings}),
-        spec or benchmark(),
-    )
 
 
 def complaint(path: Path | str, spec: BenchmarkSpec | None = None, **settings: Any) -> str:
