@@ -12,8 +12,9 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.remote.arrays import Malformed
@@ -27,6 +28,8 @@ LARGEST_ANSWER = 64 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _SHAKE_SECONDS = 10.0
 _TOO_BIG = 1009
+
+Greeting = TypeVar("Greeting")
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,23 @@ class Connection:
         self._socket = _connect(address)
 
     @classmethod
-    def patiently(cls, address: Address) -> Connection:
-        """Connect, trying again with growing pauses. Raises `PolicyHostError` when patience ends."""
+    def patiently(cls, address: Address, greet: Callable[[Connection], Greeting]) -> tuple[Connection, Greeting]:
+        """Connect and greet, trying again with growing pauses. Raises `PolicyHostError` when patience ends."""
         deadline, pause = time.monotonic() + address.reconnect, _FIRST_PAUSE
         while True:
             try:
-                return cls(address)
-            except Unreachable as error:
+                connection = cls(address)
+                return connection, greet(connection)
+            except (Unreachable, PolicyLostError) as error:
+                # Lost in the greeting: a server that is about to end, or not yet ready.
+                reason = str(error).removeprefix(f"{address} ")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise PolicyHostError(
-                        f"{address} is gone: {error}, for {address.reconnect:g} s (--policy.reconnect). "
+                        f"{address} is gone: {reason}, for {address.reconnect:g} s (--policy.reconnect). "
                         "Start it again, the same command goes on."
                     ) from None
-                print(f"waiting for {address}: {error}", file=sys.stderr, flush=True)  # noqa: T201 - worker's log
+                print(f"waiting for {address}: {reason}", file=sys.stderr, flush=True)  # noqa: T201 - worker's log
                 time.sleep(min(pause, left))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -124,7 +130,7 @@ class Connection:
 
 def _connect(address: Address) -> ClientConnection:
     try:
-        from websockets.exceptions import InvalidHandshake, InvalidURI
+        from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
         from websockets.sync.client import connect
     except ImportError:
         raise UsageError(
@@ -140,14 +146,15 @@ def _connect(address: Address) -> ClientConnection:
             # A server that computes in its event loop answers no ping: --policy.timeout is the only clock.
             ping_interval=None,
             proxy=None,
-        )
+            # Entered, never left: the only way in that all versions of websockets share. `close` is the way out.
+        ).__enter__()
     except InvalidURI as error:
         raise UsageError(f"--policy.path={address.url}: {error}") from None
     except InvalidHandshake as error:
         raise Unreachable(f"it is no websocket server ({error})") from None
     except TimeoutError:
         raise Unreachable("no answer to the connection") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, WebSocketException) as error:
         raise Unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
     # A server that reads nothing must not block the sender for ever.
     seconds = math.ceil(address.timeout)

@@ -141,8 +141,7 @@ class RemotePolicy(Policy):
         return self._executed(actions)
 
     def _open(self, episode: Conversation) -> None:
-        connection = Connection.patiently(self._address)
-        metadata = self._dialect.greet(connection)
+        connection, metadata = Connection.patiently(self._address, self._dialect.greet)
         try:
             same = self._spec_by(metadata).fingerprint == self.spec.fingerprint
         except UsageError:
