@@ -72,9 +72,9 @@ def served(policy: str = THOUGHTFUL, **options: Any) -> Iterator[Served]:
 
 
 @contextlib.contextmanager
-def answering(handler: Callable[[ServerConnection], None]) -> Iterator[str]:
+def answering(handler: Callable[[ServerConnection], None], port: int = 0) -> Iterator[str]:
     """A websocket server whose connections are all `handler`'s; gives its address."""
-    with serve(handler, "127.0.0.1", 0, compression=None) as server:
+    with serve(handler, "127.0.0.1", port, compression=None) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
