@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,3 @@ def ask(connection: ClientConnection, message: Any) -> Any:
     connection.send(message if isinstance(message, (bytes, str)) else pack(message))
     answer = connection.recv(timeout=30)
     return answer if isinstance(answer, str) else unpack(answer)
-
-
-def first_line(path: Path) -> str:
-    return path.read_text().splitlines()[0]

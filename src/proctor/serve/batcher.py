@@ -130,4 +130,4 @@ def _told(error: Exception) -> Refused:
     """Return a policy's error as the client is told it; whoever runs the server sees where it came from."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)  # noqa: T201
     # A server does not know which episode of a run it plays.
-    return Refused(" ".join(str(error).replace(", episode 0, step", ", step").split()))
+    return Refused(str(error).replace(", episode 0, step", ", step"))

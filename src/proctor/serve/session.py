@@ -26,7 +26,10 @@ _ENDLESS = 1 << 31
 
 
 class Refused(Exception):
-    """A message that cannot be answered; the text goes to the client."""
+    """A message that cannot be answered; the text goes to the client, in one line whatever it quotes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
 
 
 @dataclass(frozen=True)

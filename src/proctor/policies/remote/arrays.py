@@ -82,10 +82,10 @@ def _unpack_map(found: dict[Any, Any]) -> Any:
 def _array(data: Any, dtype: Any, shape: Any) -> NDArray[Any]:
     kind = _checked_dtype(dtype)
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise Malformed(f"an array of shape {str(shape)[:40]}")
+        raise Malformed(f"an array of shape {repr(shape)[:40]}")
     if not isinstance(data, bytes) or math.prod(shape) * kind.itemsize != len(data):
         size = f"{len(data)} bytes" if isinstance(data, bytes) else type(data).__name__
-        raise Malformed(f"an array of shape {str(shape)[:40]} and type {kind} with data of {size}")
+        raise Malformed(f"an array of shape {repr(shape)[:40]} and type {kind} with data of {size}")
     try:
         return np.ndarray(shape, kind, buffer=data).copy()
     except (ValueError, TypeError, OverflowError) as error:

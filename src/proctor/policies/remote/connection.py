@@ -117,6 +117,10 @@ class Connection:
             self.close()
 
     def _lost(self, error: Exception) -> PolicyLostError | PolicyError:
+        if isinstance(error.__cause__, BlockingIOError):
+            return PolicyLostError(
+                f"{self.address} took no message within {self.address.timeout:g} s (--policy.timeout)"
+            )
         received = getattr(error, "rcvd", None)
         if received is not None and received.code == _TOO_BIG:
             return PolicyError(
