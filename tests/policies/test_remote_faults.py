@@ -42,9 +42,7 @@ WRONG: dict[str, tuple[bytes | str, str]] = {
 def test_a_wrong_answer_ends_the_run_and_shows_what_came(tmp_path: Path, how: str) -> None:
     reply, words = WRONG[how]
     with answering(openpi(lambda message, number: reply)) as url:
-        evaluation = run_tiny(
-            tmp_path / "run", task="a", n_episodes=1, policy={"path": url}, eval={"batch_size": 1}
-        )
+        evaluation = run_tiny(tmp_path / "run", policy={"path": url}, eval={"use_async_envs": False})
     assert isinstance(evaluation.error, PolicyError)
     assert words in str(evaluation.error)
     assert len(str(evaluation.error)) < 400

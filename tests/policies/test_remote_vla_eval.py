@@ -141,7 +141,8 @@ def test_an_episode_is_a_hello_a_start_observations_and_an_end(tmp_path: Path) -
 )
 def test_a_wrong_answer_ends_the_run(tmp_path: Path, reply: tuple[str, Any], words: str) -> None:
     with answering(Theirs(lambda: reply)) as url:
-        evaluation = run_tiny(tmp_path / "run", policy={"path": url, "protocol": "vla-eval"})
+        policy = {"path": url, "protocol": "vla-eval"}
+        evaluation = run_tiny(tmp_path / "run", policy=policy, eval={"use_async_envs": False})
     assert isinstance(evaluation.error, PolicyError)
     assert words in str(evaluation.error)
 
