@@ -50,6 +50,52 @@ class Thoughtful(Policy):
         return Actions(chunks, after)
 
 
+class Mortal(Thoughtful):
+    """Thoughtful, and killed at its n-th call (`at`), once: whoever starts it again has a healthy one.
+
+    `once` is a list of one path: a file named by a plain text would be part of the policy's fingerprint.
+    """
+
+    def __init__(self, at: int, once: list[str]) -> None:
+        super().__init__()
+        self._at, self._once, self._calls = at, once[0], 0
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        self._calls += 1
+        if self._calls == self._at and _first_time(Path(self._once)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().act(windows, memories, generators)
+
+
+class Renamed(Thoughtful):
+    """Thoughtful, with other names for what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys = ("robot/state", "robot/image")
+
+
+class Gated(Policy):
+    """Answers only when the file `gate` is there; `entered` tells that it was asked."""
+
+    def __init__(self, entered: str, gate: str) -> None:
+        self._entered, self._gate = Path(entered), Path(gate)
+
+    @property
+    def spec(self) -> PolicySpec:
+        return PolicySpec(observation_keys=(), action_size=2)
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        self._entered.touch()
+        while not self._gate.exists():
+            time.sleep(0.01)
+        return Actions([np.zeros((1, 2)) for _ in windows], memories)
+
+
 class Counting:
     """A plain policy with hidden state: it must see only its own episode's steps."""
 

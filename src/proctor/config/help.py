@@ -1,4 +1,4 @@
-"""`proctor eval --help`, made from the settings themselves, so that it cannot be wrong."""
+"""`--help`, made from the settings themselves, so that it cannot be wrong."""
 
 from __future__ import annotations
 
@@ -22,9 +22,19 @@ from proctor.config.settings import (
 
 def flag_tables() -> list[tuple[str, Table]]:
     """Return a titled table per section."""
+    return [
+        *section_tables(),
+        ("Run", settings_table("eval.", RunSettings)),
+        ("General", settings_table("", Settings, set(SECTIONS))),
+        ("Limits in seconds, after which a process counts as hung", settings_table("limits.", LimitSettings)),
+    ]
+
+
+def section_tables() -> list[tuple[str, Table]]:
+    """Return the tables of the policy and the benchmark, and of every kind of them."""
     tables = [
-        ("Policy", _table("policy.", PolicySettings)),
-        ("Benchmark", _table("env.", EnvSettings)),
+        ("Policy", settings_table("policy.", PolicySettings)),
+        ("Benchmark", settings_table("env.", EnvSettings)),
     ]
     for kind, places, section, base in (
         ("policy", POLICIES, "policy.", PolicySettings),
@@ -34,16 +44,12 @@ def flag_tables() -> list[tuple[str, Table]]:
             settings = load_object(path).Settings
             if settings is not base:
                 own = {field.name for field in dataclasses.fields(base)}
-                tables.append((f"The {kind} {name}", _table(section, settings, own)))
-    return [
-        *tables,
-        ("Run", _table("eval.", RunSettings)),
-        ("General", _table("", Settings, set(SECTIONS))),
-        ("Limits in seconds, after which a process counts as hung", _table("limits.", LimitSettings)),
-    ]
+                tables.append((f"The {kind} {name}", settings_table(section, settings, own)))
+    return tables
 
 
-def _table(prefix: str, kind: type[Any], skip: set[str] | None = None) -> Table:
+def settings_table(prefix: str, kind: type[Any], skip: set[str] | None = None) -> Table:
+    """Return a row per setting: its flag, what it does, its default."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2), pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(ratio=1)

@@ -33,7 +33,12 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def settings_from_flags(arguments: Sequence[str]) -> Settings:
-    """Return the settings that a command line means: a file or an old run's below, flags above."""
+    """Return the settings that a command line means."""
+    return build_settings(tree_from_flags(arguments))
+
+
+def tree_from_flags(arguments: Sequence[str]) -> Nested:
+    """Return a command line's values, not yet checked: a file or an old run's below, flags above."""
     flags = parse_flags(arguments, _is_switch)
     config_path = flags.pop("config_path", None)
     tree = nest(flags)
@@ -45,7 +50,7 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
         tree = merge({**read_run_settings(directory), "output_dir": str(directory)}, tree)
         if Path(str(tree["output_dir"])) != directory:
             raise UsageError("--resume names the run directory itself; leave --output_dir out.")
-    return build_settings(tree)
+    return tree
 
 
 def build_settings(tree: Nested) -> Settings:
@@ -64,7 +69,7 @@ def build_settings(tree: Nested) -> Settings:
         # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
         tree["policy"]["python"] = str(Path(str(tree["policy"]["python"])).expanduser().absolute())
     values: dict[str, Any] = {
-        section: _validate(section, sections[section], tree.get(section) or {}) for section in SECTIONS
+        section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
     values |= _validate_top(tree)
     return Settings(**values)
@@ -166,15 +171,16 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
     return names
 
 
-def _validate(section: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
+def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """Return values as a settings dataclass. Raises `UsageError` that names the flag, prefix and all."""
     hints = get_type_hints(kind)
     ready = {name: _typed(value, hints[name]) for name, value in values.items()}
     try:
         checked = TypeAdapter(kind).validate_python(ready)
     except ValidationError as error:
-        raise _explain(error, f"{section}.", ready, hints) from None
+        raise _explain(error, prefix, ready, hints) from None
     for name, annotation in get_type_hints(kind, include_extras=True).items():
-        _check_bounds(f"{section}.{name}", getattr(checked, name), annotation)
+        _check_bounds(f"{prefix}{name}", getattr(checked, name), annotation)
     return checked
 
 

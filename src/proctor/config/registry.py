@@ -22,7 +22,7 @@ POLICIES = {
     "zero": "proctor.policies.baselines:ZeroPolicy",
     "python": "proctor.policies.python:PythonPolicy",
     "lerobot": "proctor.policies.lerobot.policy:LeRobotPolicy",
-    "remote": "proctor.policies.remote:RemotePolicy",
+    "remote": "proctor.policies.remote.policy:RemotePolicy",
 }
 
 

@@ -21,7 +21,7 @@ from proctor.engine.rollout import LocalActor, View
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import RunError, StoreError
+from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
@@ -59,6 +59,9 @@ def run_inline(
                 if failures[episode] < job.eval.max_attempts:
                     queue.put_back(episode)
                     continue
+                if isinstance(error, PolicyLostError):
+                    lost = f"{episode} lost its policy {failures[episode]} times, the last time because {error}. "
+                    return Ending(error=PolicyHostError(f"{lost}The same command goes on from here."))
                 record = EpisodeRecord.failed(episode, failures[episode], reason)
             finally:
                 queue.ended(episode)

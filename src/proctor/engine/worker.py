@@ -148,5 +148,6 @@ def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     policy_class: type[Policy] = load_object(settings.policy)
-    policy = policy_class.from_settings(policy_class.Settings(**(settings.policy_settings or {})), spec)
+    own_settings = policy_class.Settings(**(settings.policy_settings or {}))
+    policy = policy_class.rebuild(own_settings, spec, PolicySpec.from_wire(settings.policy_spec))
     return LocalActor(policy, spec.action_size)

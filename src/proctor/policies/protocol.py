@@ -121,6 +121,11 @@ class Policy(ABC):
         """Build the policy in the process that will run it."""
         return cls()
 
+    @classmethod
+    def rebuild(cls, settings: Any, benchmark: BenchmarkSpec, spec: PolicySpec) -> Policy:
+        """Build a worker's copy of a policy that `from_settings` has built before, and whose spec is known."""
+        return cls.from_settings(settings, benchmark)
+
     @property
     @abstractmethod
     def spec(self) -> PolicySpec:

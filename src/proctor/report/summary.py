@@ -30,6 +30,8 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     console.print(Text(f"results: {evaluation.directory / 'eval_info.json'}"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
+    if not evaluation.info["run"]["reproducible"]:
+        console.print(Text("not reproducible: the same command may give other episodes.", style="yellow"))
 
 
 def _table(evaluation: Evaluation) -> RenderableType:

@@ -1,0 +1,130 @@
+"""`proctor serve`: offer a policy to others over openpi's protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from rich.console import Console
+from rich.text import Text
+
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
+from proctor.config.flags import parse_flags
+from proctor.config.help import section_tables, settings_table
+from proctor.config.load import build_settings, tree_from_flags, validated
+from proctor.config.registry import benchmark_path, load_object, policy_path
+from proctor.config.settings import AtLeast, Settings
+from proctor.engine.child import ONE_THREAD
+from proctor.engine.seat import check_fit
+from proctor.errors import EXIT_OK, ProctorError, UsageError, did_you_mean
+from proctor.policies.protocol import Policy
+from proctor.policies.remote.served import metadata_of
+from proctor.report.console import PatientConsole
+from proctor.serve.batcher import Batcher
+from proctor.serve.server import Place, PolicyServer
+from proctor.serve.session import Menu
+from proctor.store.identity import cpu_kind
+
+_USAGE = """Offer a policy to others over openpi's protocol.
+
+usage: proctor serve --policy.path=POLICY --env.type=BENCHMARK [flags]
+
+  proctor serve --policy.path=my_policy.py:MyPolicy --env.type=metaworld --port=8000
+  proctor eval --policy.path=ws://127.0.0.1:8000 --env.type=metaworld --env.task=easy
+
+The benchmark says which observations and actions there are; its simulator need not be installed here.
+GET /healthz answers OK. Ctrl-C stops the server."""
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_OF_A_RUN = ("policy", "env", "rename_map", "trust_remote_code", "config_path")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """The flags of `proctor serve` besides the policy's and the benchmark's."""
+
+    host: Annotated[str, "address to listen on; 0.0.0.0: reachable from everywhere, without any password"] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, AtLeast(0), "port to listen on; 0: a free one, which is printed"] = 8000
+    max_message_mb: Annotated[int, AtLeast(1), "largest message that is taken, in MiB"] = 64
+    queue: Annotated[int, AtLeast(1), "questions that may wait; one more gets an error"] = 256
+
+
+def serve_command(arguments: Sequence[str]) -> int:
+    """Run `proctor serve`; returns the exit status."""
+    console = PatientConsole()
+    if any(argument in ("-h", "--help") for argument in arguments):
+        _print_help(console)
+        return EXIT_OK
+    settings, own = _settings(arguments)
+    _be_single_threaded()
+    benchmark_class: type[Benchmark] = load_object(benchmark_path(settings.env.type))
+    benchmark = benchmark_class(settings.env)
+    spec = benchmark.spec.renamed(settings.rename_map)
+    tasks = benchmark.tasks() if settings.env.task else ()
+    policy = _load(settings, spec)
+    check_fit(policy.spec, spec)
+    server = PolicyServer(
+        Batcher(policy, spec.action_size, own.queue),
+        Menu.of(policy.spec, spec, tasks),
+        metadata_of(policy.spec, spec.name, cpu_kind()),
+        Place(own.host, own.port, own.max_message_mb << 20),
+    )
+    name = settings.policy.path or settings.policy.type
+
+    def announce(address: str) -> None:
+        if own.host not in _LOCAL:
+            console.print(Text("whoever can reach this address can use the policy", style="yellow"))
+        text = f"serving {name} for {spec.name} at {address} (Ctrl-C stops)"
+        console.print(Text(text), soft_wrap=True)
+
+    return server.run(announce)
+
+
+def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
+    names = [field.name for field in dataclasses.fields(ServeSettings)]
+    for flag in parse_flags(arguments, lambda _: False):
+        section = flag.partition(".")[0]
+        if section not in (*names, *_OF_A_RUN):
+            hint = did_you_mean(flag, [*names, *_OF_A_RUN])
+            raise UsageError(f"unknown flag --{flag}.{hint} See: proctor serve --help")
+    tree = tree_from_flags(arguments)
+    own = {name: tree.pop(name) for name in names if name in tree}
+    serving: ServeSettings = validated("", ServeSettings, own)
+    if not serving.port < 1 << 16:
+        raise UsageError(f"--port={serving.port}: must be below 65536.")
+    settings = build_settings(tree)
+    if settings.policy.python is not None:
+        python = settings.policy.python
+        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor.cli serve ...")
+    return settings, serving
+
+
+def _be_single_threaded() -> None:
+    """Start over with one thread per lane, as every host has: a result must not depend on how many there are."""
+    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
+        # The maths libraries have read their settings already, so it takes a new start of this process.
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+
+
+def _load(settings: Settings, spec: BenchmarkSpec) -> Policy:
+    policy_class: type[Policy] = load_object(policy_path(settings.policy.type))
+    try:
+        return policy_class.from_settings(settings.policy, spec)
+    except ProctorError:
+        raise
+    except Exception as error:
+        raise UsageError(f"the policy could not be loaded: {type(error).__name__}: {error}") from error
+
+
+def _print_help(console: Console) -> None:
+    console.print(_USAGE, markup=False, highlight=False)
+    for title, table in [("Server", settings_table("", ServeSettings)), *section_tables()]:
+        console.print()
+        console.print(Text(title, style="bold"))
+        console.print(table)

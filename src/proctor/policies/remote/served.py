@@ -1,0 +1,70 @@
+"""What Proctor's own policy server and its client agree on, beyond openpi's protocol.
+
+A plain openpi client never sees any of it: it is one more entry in the metadata, and keys that a client may send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import proctor
+from proctor.errors import UsageError
+from proctor.policies.protocol import PolicySpec
+from proctor.policies.remote.connection import Address
+
+SERVED = "proctor"
+"""In the metadata: version, the policy's spec, and what else decides its bits."""
+
+EPISODE = "proctor/episode"
+"""Text that is unique to an episode; when it changes, a new episode begins on the same connection."""
+
+SEED = "proctor/seed"
+"""The two words of the Philox key of the episode's generator."""
+
+TASK = "proctor/task"
+"""The episode's task, for policies that look at more than the prompt."""
+
+WINDOW = "proctor/window"
+"""How many steps each array holds, oldest first; more than one adds a leading axis."""
+
+
+def metadata_of(spec: PolicySpec, benchmark: str, cpu: str) -> dict[str, Any]:
+    """Return the metadata that a server begins each connection with."""
+    return {SERVED: {"version": proctor.__version__, "benchmark": benchmark, "cpu": cpu, "spec": spec.to_wire()}}
+
+
+def served_spec(
+    said: Any, address: Address, keys: dict[str, str], n_action_steps: int, changes: list[Any], lanes: int
+) -> PolicySpec:
+    """Return the spec of a served policy as its client's: the server's own, and what the way to it changes."""
+    try:
+        spec = PolicySpec.from_wire(said["spec"])
+        where = {"served_batch": str(spec.batch), "served_cpu": str(said["cpu"])}
+    except (KeyError, TypeError, ValueError):
+        version = said.get("version") if isinstance(said, dict) else None
+        raise UsageError(
+            f"{address} runs Proctor {version}, this is {proctor.__version__}. "
+            "Install the same version on both sides."
+        ) from None
+    if n_action_steps and spec.action_steps is not None and n_action_steps > spec.action_steps:
+        raise UsageError(
+            f"--policy.n_action_steps={n_action_steps}: {address} returns chunks of {spec.action_steps} actions."
+        )
+    fingerprint = spec.fingerprint
+    if fingerprint is not None and any(changes):
+        words = json.dumps(changes, sort_keys=True).encode()
+        fingerprint = f"{fingerprint}:{hashlib.sha256(words).hexdigest()[:16]}"
+    ours = {theirs: mine for mine, theirs in keys.items()}
+    looks_at = spec.observation_keys
+    return replace(
+        spec,
+        observation_keys=None if looks_at is None else tuple(ours.get(key, key) for key in looks_at),
+        action_steps=n_action_steps or spec.action_steps,
+        batch=1,
+        lanes=lanes,
+        fingerprint=fingerprint,
+        identity={**spec.identity, **where},
+    )

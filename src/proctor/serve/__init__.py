@@ -1,0 +1,1 @@
+"""A Proctor policy offered to others over openpi's protocol: `proctor serve`."""

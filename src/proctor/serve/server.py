@@ -1,0 +1,137 @@
+"""The websocket side of `proctor serve`: openpi's protocol, one session per connection.
+
+A client that is wrong gets a text frame and loses its connection, as with openpi; the server goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import http
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
+from proctor.policies.remote.arrays import Malformed, pack, unpack
+from proctor.serve.batcher import Batcher
+from proctor.serve.session import Menu, Refused, Session
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import Server, ServerConnection
+    from websockets.http11 import Request, Response
+
+_INTERNAL_ERROR, _PARTING_SECONDS = 1011, 2.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to listen, and how much to take."""
+
+    host: str
+    port: int
+    largest_message: int
+
+
+class PolicyServer:
+    """Serves a batcher's policy until a signal comes."""
+
+    def __init__(self, batcher: Batcher, menu: Menu, metadata: dict[str, Any], place: Place) -> None:
+        self._batcher, self._menu, self._place = batcher, menu, place
+        self._metadata = pack(metadata)
+
+    def run(self, announce: Callable[[str], None]) -> int:
+        """Serve; `announce` is told the address once it is open. Returns the exit status."""
+        return asyncio.run(self._run(announce))
+
+    async def _run(self, announce: Callable[[str], None]) -> int:
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        for number, status in ((signal.SIGINT, EXIT_SIGINT), (signal.SIGTERM, EXIT_SIGTERM)):
+            asyncio.get_running_loop().add_signal_handler(number, _end, ended, status)
+        server = await self._listen()
+        self._batcher.start()
+        host = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
+        announce(f"ws://{host}:{next(iter(server.sockets)).getsockname()[1]}")
+        status = await ended
+        self._batcher.stop()
+        server.close()
+        # A policy may hang: its connections are waited for, but not for ever.
+        await asyncio.wait([asyncio.ensure_future(server.wait_closed())], timeout=_PARTING_SECONDS)
+        return status
+
+    async def _listen(self) -> Server:
+        try:
+            from websockets.asyncio.server import serve
+        except ImportError:
+            raise UsageError(
+                "proctor serve needs the package websockets. Run: pip install 'proctor[remote]'"
+            ) from None
+        place = self._place
+        try:
+            return await serve(
+                self._converse,
+                place.host,
+                place.port,
+                process_request=_health,
+                compression=None,
+                max_size=place.largest_message,
+                max_queue=2,
+                # A client in a long simulator step answers no ping; one that is really gone is noticed in the end.
+                ping_interval=60,
+                ping_timeout=600,
+                close_timeout=_PARTING_SECONDS,
+                logger=_quiet(),
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise UsageError(
+                    f"--port={place.port}: in use on {place.host}. Choose another; --port=0 picks a free one."
+                ) from None
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise UsageError(f"cannot listen on --host={place.host} --port={place.port}: {reason}.") from None
+
+    async def _converse(self, connection: ServerConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        session = Session(self._menu)
+        try:
+            await connection.send(self._metadata)
+            async for data in connection:
+                try:
+                    reply = await self._answer(session, data)
+                except Refused as error:
+                    await connection.send(str(error))
+                    await connection.close(_INTERNAL_ERROR, "the text frame before this says why")
+                    return
+                await connection.send(reply)
+        except ConnectionClosed:
+            pass  # its memory goes with it
+
+    async def _answer(self, session: Session, data: str | bytes) -> bytes:
+        if isinstance(data, str):
+            raise Refused("expected a binary message, got text")
+        try:
+            question = session.read(unpack(data))
+        except Malformed as error:
+            raise Refused(str(error)) from None
+        answer = await asyncio.wrap_future(self._batcher.ask(session, question))
+        return pack({"actions": answer.chunk, "server_timing": {"infer_ms": 1000 * answer.seconds}})
+
+
+def _health(connection: ServerConnection, request: Request) -> Response | None:
+    return connection.respond(http.HTTPStatus.OK, "OK\n") if request.path == "/healthz" else None
+
+
+def _end(ended: asyncio.Future[int], status: int) -> None:
+    if not ended.done():
+        ended.set_result(status)
+
+
+def _quiet() -> logging.Logger:
+    # Somebody else's broken handshake is no news for whoever runs the server.
+    logger = logging.getLogger("proctor.serve")
+    logger.setLevel(logging.CRITICAL)
+    return logger

@@ -1,0 +1,156 @@
+"""What a server knows of one connection, and how a message becomes a question to the policy.
+
+Nothing in a message is trusted: what the policy is shown has the keys, shapes and types that it was made for, or
+the client is told in one line what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Observation, Task
+from proctor.engine.seat import Seat, all_finite, looked_at
+from proctor.engine.windows import Windows
+from proctor.policies.protocol import PolicySpec, Window
+from proctor.policies.remote.served import EPISODE, SEED, TASK, WINDOW
+
+PROMPT, RESET = "prompt", "reset"
+
+_ENDLESS = 1 << 31
+"""The step limit of a task of which a plain client says only its prompt."""
+
+
+class Refused(Exception):
+    """A message that cannot be answered; the text goes to the client, in one line whatever it quotes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
+
+@dataclass(frozen=True)
+class Menu:
+    """What the served policy needs, settled once: observations by name, the window, and the known tasks."""
+
+    features: dict[str, Feature]
+    aliases: dict[str, str]
+    offsets: tuple[int, ...]
+    tasks: dict[str, Task]
+
+    @classmethod
+    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec, tasks: Sequence[Task]) -> Menu:
+        """Return what a policy needs on a benchmark."""
+        return cls(
+            features={key: benchmark.every[key] for key in sorted(looked_at(policy, benchmark))},
+            aliases=benchmark.sources,
+            offsets=policy.observation_offsets,
+            tasks={task.prompt: task for task in tasks},
+        )
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a new episode begins."""
+
+    task: Task
+    generator: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Question:
+    """One message, checked: what the policy is to be shown, and whether an episode begins with it."""
+
+    window: Window
+    prompt: str | None
+    opening: Opening | None
+
+
+class Session:
+    """One connection's episode: its seat at the policy, and what it has shown so far."""
+
+    def __init__(self, menu: Menu) -> None:
+        self._menu = menu
+        self.seat: Seat | None = None
+        self._episode: Any = None
+        self._shown = 0
+        self._windows = Windows(menu.offsets, 1)
+
+    def read(self, message: Any) -> Question:
+        """Return a message as a question. Raises `Refused`."""
+        if not isinstance(message, dict):
+            raise Refused(f"expected a map of observations, got {type(message).__name__}")
+        prompt = message.get(PROMPT)
+        if prompt is not None and not isinstance(prompt, str):
+            raise Refused(f"'{PROMPT}' must be text, got {type(prompt).__name__}")
+        episode = message.get(EPISODE)
+        begins = (
+            not self._shown or message.get(RESET) is True or (episode is not None and episode != self._episode)
+        )
+        opening = Opening(self._task(message, prompt or ""), _generator(message)) if begins else None
+        if begins:
+            self._shown, self._windows = 0, Windows(self._menu.offsets, 1)
+            self._episode = episode
+        window = self._window(message)
+        self._shown += 1
+        return Question(window, prompt, opening)
+
+    def _task(self, message: dict[Any, Any], prompt: str) -> Task:
+        wire = message.get(TASK)
+        if wire is None:
+            return self._menu.tasks.get(prompt) or Task("", 0, prompt or "remote", prompt, _ENDLESS)
+        kinds = {field.name: str if field.type == "str" else int for field in fields(Task)}
+        if not isinstance(wire, dict) or {key: type(value) for key, value in wire.items()} != kinds:
+            raise Refused(f"'{TASK}' must be a map of {', '.join(kinds)}")
+        return Task(**wire)
+
+    def _window(self, message: dict[Any, Any]) -> Window:
+        steps = message.get(WINDOW)
+        if steps is None or (steps == 1 and len(self._menu.offsets) == 1):
+            # A plain client shows one step at a time; the window is what it has shown before.
+            self._windows.add(self._shown, self._observation(message, None))
+            return self._windows.at(self._shown)
+        if steps != len(self._menu.offsets):
+            raise Refused(f"'{WINDOW}' is {str(steps)[:20]}; the policy looks at {len(self._menu.offsets)} steps")
+        stacked = self._observation(message, steps)
+        return tuple({key: array[place] for key, array in stacked.items()} for place in range(steps))
+
+    def _observation(self, message: dict[Any, Any], steps: int | None) -> Observation:
+        return {
+            key: _checked(key, self._find(message, key), feature, steps)
+            for key, feature in self._menu.features.items()
+        }
+
+    def _find(self, message: dict[Any, Any], key: str) -> Any:
+        for name in (key, self._menu.aliases.get(key)):
+            if name in message:
+                return message[name]
+        sent = ", ".join(sorted(str(name)[:40] for name in message)[:20]) or "nothing"
+        raise Refused(f"no '{key}' in the message, which has {sent}. Needed: {', '.join(self._menu.features)}")
+
+
+def _generator(message: dict[Any, Any]) -> np.random.Generator:
+    words = message.get(SEED)
+    if words is None:
+        return np.random.Generator(np.random.Philox())
+    whole = isinstance(words, list) and len(words) == 2 and all(type(word) is int for word in words)
+    if not whole or not all(0 <= word < 1 << 64 for word in words):
+        raise Refused(f"'{SEED}' must be two whole numbers below 2**64")
+    return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
+
+
+def _checked(key: str, value: Any, feature: Feature, steps: int | None) -> NDArray[Any]:
+    shape = feature.shape if steps is None else (steps, *feature.shape)
+    wanted = np.dtype(feature.dtype)
+    if not isinstance(value, np.ndarray):
+        raise Refused(f"'{key}' must be an array, got {type(value).__name__}")
+    # Numbers may come narrower or wider than the policy's floats; nothing else is converted.
+    if value.shape != shape or not (value.dtype == wanted or (wanted.kind == "f" and value.dtype.kind in "fiu")):
+        raise Refused(f"'{key}' is {value.dtype}{value.shape}, the policy needs {wanted}{shape}")
+    array: NDArray[Any] = value.astype(wanted, copy=False)
+    if wanted.kind == "f" and not all_finite(array):
+        raise Refused(f"'{key}' has NaN or infinity")
+    return array

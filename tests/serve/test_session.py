@@ -1,0 +1,92 @@
+"""What a connection remembers, and how a message becomes a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Task
+from proctor.policies.protocol import PolicySpec
+from proctor.serve.session import Menu, Refused, Session
+
+BENCHMARK = BenchmarkSpec(name="bench", features={"x": Feature((1,), "float32")}, action_size=2)
+TASK = Task("group", 3, "push-v3", "push it", 50)
+
+
+def session(offsets: tuple[int, ...] = (0,), benchmark: BenchmarkSpec = BENCHMARK) -> Session:
+    return Session(Menu.of(PolicySpec(observation_offsets=offsets), benchmark, [TASK]))
+
+
+def step(number: float, **more: Any) -> dict[str, Any]:
+    return {"x": np.array([number], np.float32), **more}
+
+
+def seen(question: Any) -> list[float]:
+    return [float(observation["x"][0]) for observation in question.window]
+
+
+def test_the_history_of_a_plain_client_is_what_it_has_sent() -> None:
+    talk = session((-2, -1, 0))
+    assert [seen(talk.read(step(number))) for number in range(4)] == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]
+    assert seen(talk.read(step(9, reset=True))) == [9, 9, 9]
+
+
+def test_a_window_that_the_client_sends_is_taken_as_it_is() -> None:
+    talk = session((-5, 0))
+    window = {"x": np.array([[1], [2]], np.float32), "proctor/window": 2}
+    assert seen(talk.read(window)) == [1, 2]
+
+
+def test_only_the_first_message_and_a_new_episode_open_one() -> None:
+    talk = session()
+    messages = [
+        step(0),
+        step(1),
+        step(2, reset=True),
+        step(3, reset=False),
+        step(4, **{"proctor/episode": "a"}),
+        step(5, **{"proctor/episode": "a"}),
+        step(6),
+        step(7, **{"proctor/episode": "b"}),
+    ]
+    opened = [talk.read(message).opening is not None for message in messages]
+    assert opened == [True, False, True, False, True, False, False, True]
+
+
+def test_a_refused_first_message_opens_nothing() -> None:
+    talk = session()
+    with pytest.raises(Refused):
+        talk.read({})
+    assert talk.read(step(0)).opening is not None
+
+
+def test_a_known_prompt_is_its_task_and_another_is_a_task_by_that_name() -> None:
+    known = session().read(step(0, prompt="push it")).opening
+    assert known is not None
+    assert known.task == TASK
+    other = session().read(step(0, prompt="dance")).opening
+    assert other is not None
+    assert (other.task.name, other.task.prompt) == ("dance", "dance")
+
+
+def test_the_seed_is_the_key_of_the_episodes_generator() -> None:
+    local = np.random.Generator(np.random.Philox(key=2**100 + 7))
+    key = [int(word) for word in local.bit_generator.state["state"]["key"]]
+    opening = session().read(step(0, **{"proctor/seed": key})).opening
+    assert opening is not None
+    assert np.array_equal(opening.generator.normal(size=5), local.normal(size=5))
+
+
+def test_a_renamed_observation_is_found_under_both_names() -> None:
+    renamed = BENCHMARK.renamed({"x": "robot.x"})
+    value = np.array([4], np.float32)
+    for name in ("x", "robot.x"):
+        question = session(benchmark=renamed).read({name: value})
+        assert question.window[0]["robot.x"] == value
+
+
+def test_what_the_policy_does_not_look_at_may_come_too() -> None:
+    question = session().read(step(0, camera=np.zeros((9, 9, 3), np.uint8), note="hello"))
+    assert question.window[0].keys() == {"x"}
