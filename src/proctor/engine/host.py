@@ -60,6 +60,7 @@ class PolicyServer:
         self._taken: set[int] = set()
         self._news: deque[tuple[int, Slot | None]] = deque()
         self._turn = threading.Lock()
+        self._questions = self._calls = 0
         self._stopped = False
         self._lanes = [
             threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
@@ -91,6 +92,10 @@ class PolicyServer:
         self._slots.clear()
         self._seats.clear()
         self._news.clear()
+
+    def describe(self) -> str:
+        """Say how full the batches were."""
+        return f"answered {self._questions} questions in {self._calls} calls of the policy"
 
     def _serve(self, cell: PhaseCell | None) -> None:
         while not self._stopped:
@@ -126,7 +131,10 @@ class PolicyServer:
             if number not in self._taken and slot.asked():
                 self._taken.add(number)
                 self._waiting.append(number)
-        return [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+        taken = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+        self._questions += len(taken)
+        self._calls += bool(taken)
+        return taken
 
     def _answer(self, numbers: list[int]) -> None:
         seats: list[Seat] = []
@@ -212,6 +220,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except ChannelClosed:
             return
         if order["type"] == "stop":
+            print(server.describe(), flush=True)  # noqa: T201 - goes to the host's log
             return
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))

@@ -1,0 +1,170 @@
+"""On a GPU: how near to the limit of drawing Proctor runs LeRobot's ACT on Meta-World.
+
+    python benchmarks/gpu.py [episodes]
+
+The limit is measured in the same run, before and after: as many bare processes as there are workers, each stepping
+and drawing as fast as it can, with no policy. The policy draws once a chunk (its camera, 480 px), so drawings a
+second are questions a second. Printed are the shares of the limit, how full the batches were, the device's
+utilisation, and whether digests are equal for 4 and 16 workers, and for two hosts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from against_lerobot import save_checkpoint
+from engine import Pace
+
+from proctor.benchmarks.gl import find_renderer
+from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.config.load import build_settings
+from proctor.config.machine import usable_cores
+from proctor.engine.evaluation import Evaluation, evaluate_settings
+
+TASKS = "reach-v3,push-v3"
+CHUNK = 10
+LIMIT_SECONDS = 12
+
+
+def draw_alone(barrier: Any, counts: Any, place: int) -> None:
+    """What a worker does without a policy: ten steps, one drawing."""
+    benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3"))
+    (task,) = benchmark.tasks()
+    simulator = benchmark.make_simulator(task)
+    look = frozenset({IMAGE})
+    simulator.reset(Episode(task, 0, place), look)
+    simulator.observe()
+    barrier.wait()
+    end = time.monotonic() + LIMIT_SECONDS
+    frames = steps = 0
+    action = np.zeros(4)
+    while time.monotonic() < end:
+        for step in range(CHUNK):
+            simulator.step(action, look if step == CHUNK - 1 else NO_LOOK)
+        simulator.observe()
+        frames += 1
+        steps += CHUNK
+        if steps + CHUNK > task.max_steps:
+            simulator.reset(Episode(task, 0, place), look)
+            steps = 0
+    counts[place] = frames
+
+
+def drawing_limit(processes: int) -> float:
+    context = multiprocessing.get_context("spawn")
+    barrier, counts = context.Barrier(processes), context.Array("i", processes)
+    workers = [context.Process(target=draw_alone, args=(barrier, counts, place)) for place in range(processes)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return float(sum(counts[:])) / LIMIT_SECONDS
+
+
+class Utilisation:
+    """The device's own figure, sampled while it lasts."""
+
+    def __enter__(self) -> Utilisation:
+        self.samples: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        while not self._over.wait(1.0):
+            try:
+                self.samples.append(float(subprocess.check_output(query, text=True).split()[0]))
+            except (OSError, ValueError, subprocess.CalledProcessError):
+                return
+
+    def median(self) -> str:
+        return f"{statistics.median(self.samples):.0f} %" if self.samples else "unknown"
+
+
+def run(place: Path, checkpoint: Path, workers: int, episodes: int, **policy: Any) -> tuple[Evaluation, float]:
+    pace = Pace(warm=workers)
+    tree = {
+        "policy": {"path": str(checkpoint), "device": "cuda", "n_action_steps": CHUNK, **policy},
+        "env": {"type": "metaworld", "task": TASKS},
+        "eval": {"n_episodes": episodes // 2, "batch_size": workers},
+        "output_dir": str(place),
+    }
+    evaluation = evaluate_settings(build_settings(tree), [pace])
+    if evaluation.error is not None:
+        raise evaluation.error
+    return evaluation, pace.steps_per_second() / CHUNK
+
+
+def report(name: str, place: Path, evaluation: Evaluation, rate: float, limit: float, use: Utilisation) -> None:
+    log = "".join(file.read_text() for file in (place / "logs").glob("host*.log"))
+    found = re.findall(r"answered (\d+) questions in (\d+)", log)
+    questions, calls = sum(int(pair[0]) for pair in found), sum(int(pair[1]) for pair in found)
+    timing = evaluation.info["timing"]
+    spans = {name: timing[f"{name}_s"] for name in ("simulate", "draw", "wait", "reset", "build")}
+    total = sum(spans.values())
+    print(
+        f"{name}: {rate:.0f} drawings/s, {rate * CHUNK / 500:.2f} episodes/s, {rate / limit:.2f} of the limit; "
+        f"{questions / max(1, calls):.1f} rows a pass of {evaluation.info['run']['identity']['policy']['batch']}; "
+        f"device {use.median()}; workers: "
+        + ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in spans.items()),
+        flush=True,
+    )
+
+
+def digests(evaluation: Evaluation) -> dict[Any, str | None]:
+    return {record.key: record.digest for record in evaluation.records}
+
+
+def main() -> None:
+    import os
+
+    os.environ.update(find_renderer().env)
+    episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 192
+    cores = usable_cores()
+    with tempfile.TemporaryDirectory() as scratch:
+        checkpoint = Path(scratch) / "checkpoint"
+        save_checkpoint(checkpoint)
+        limits = [drawing_limit(cores)]
+        print(f"limit: {limits[0]:.0f} drawings/s by {cores} processes without a policy", flush=True)
+        kinds: dict[str, dict[str, Any]] = {
+            "float32, batch 8": {},
+            "float32, batch 16": {"batch_size": 16},
+            "bfloat16, batch 16": {"batch_size": 16, "use_amp": True},
+        }
+        for number, (name, policy) in enumerate(kinds.items()):
+            for workers in (cores, 2 * cores):
+                place = Path(scratch) / f"{number}-{workers}"
+                with Utilisation() as use:
+                    evaluation, rate = run(place, checkpoint, workers, episodes, **policy)
+                report(f"{name}, {workers} workers", place, evaluation, rate, limits[-1], use)
+            limits.append(drawing_limit(cores))
+            print(f"limit again: {limits[-1]:.0f} drawings/s", flush=True)
+        few, many, hosts = (
+            run(Path(scratch) / name, checkpoint, workers, 32, device=device)[0]
+            for name, workers, device in (("4", 4, "cuda"), ("16", 16, "cuda"), ("two", 16, "cuda:0,cuda:0"))
+        )
+        print(
+            f"digests equal at 4 and 16 workers: {digests(few) == digests(many)}; with two hosts too: "
+            f"{digests(few) == digests(hosts)}; distinct: {len(set(digests(few).values()))} of 32"
+        )
+
+
+if __name__ == "__main__":
+    main()
