@@ -61,6 +61,7 @@ class PolicyServer:
         self._news: deque[tuple[int, Slot | None]] = deque()
         self._turn = threading.Lock()
         self._questions = self._calls = 0
+        self._computing: set[int] = set()
         self._stopped = False
         self._lanes = [
             threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
@@ -93,6 +94,11 @@ class PolicyServer:
         self._seats.clear()
         self._news.clear()
 
+    @property
+    def answered(self) -> int:
+        """How many questions it was asked."""
+        return self._questions
+
     def describe(self) -> str:
         """Say how full the batches were."""
         return f"answered {self._questions} questions in {self._calls} calls of the policy"
@@ -101,8 +107,9 @@ class PolicyServer:
         while not self._stopped:
             with self._turn:
                 numbers = self._collect()
-            if not numbers:
-                continue
+                if not numbers:
+                    continue
+                self._computing.add(threading.get_ident())
             if cell is not None:
                 cell.write(Phase.ACT, now())
             try:
@@ -111,14 +118,31 @@ class PolicyServer:
                 if not self._stopped:
                     self._stopped = True
                     self._blame(error if isinstance(error, RunError) else _host_fault(error))
+            self._computing.discard(threading.get_ident())
             if cell is not None:
                 cell.write(Phase.IDLE, now())
+            if self._batch > 1:
+                ring(self._bell)  # another lane may hold a batch back until now
         ring(self._bell)  # pass the end on to the next lane
 
     def _collect(self) -> list[int]:
-        """Return up to a batch of slots that wait for an answer, first come first served."""
+        """Return up to a batch of slots that wait for an answer, first come first served.
+
+        A batch that is not full costs as much as a full one. So while another lane computes, one is held back
+        until it is full or that lane is done, and nothing ever waits for a device that is free.
+        """
         if not self._waiting:
             os.eventfd_read(self._bell)
+        self._gather()
+        while self._computing and len(self._waiting) < self._batch and not self._stopped:
+            os.eventfd_read(self._bell)
+            self._gather()
+        taken = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+        self._questions += len(taken)
+        self._calls += bool(taken)
+        return taken
+
+    def _gather(self) -> None:
         while self._news:
             number, news = self._news.popleft()
             if news is not None:
@@ -131,10 +155,6 @@ class PolicyServer:
             if number not in self._taken and slot.asked():
                 self._taken.add(number)
                 self._waiting.append(number)
-        taken = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
-        self._questions += len(taken)
-        self._calls += bool(taken)
-        return taken
 
     def _answer(self, numbers: list[int]) -> None:
         seats: list[Seat] = []
@@ -220,7 +240,8 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except ChannelClosed:
             return
         if order["type"] == "stop":
-            print(server.describe(), flush=True)  # noqa: T201 - goes to the host's log
+            if server.answered:
+                print(server.describe(), flush=True)  # noqa: T201 - goes to the host's log
             return
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))

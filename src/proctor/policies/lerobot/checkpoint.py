@@ -142,9 +142,8 @@ def _read_config(path: str, directory: Path, overrides: Mapping[str, Any], devic
         return PreTrainedConfig.from_pretrained(directory, cli_overrides=arguments)
     except (Exception, SystemExit) as error:
         reason = " ".join(str(error.__cause__ or error).split())
-        raise UsageError(
-            f"--policy.path={path}: its {_CONFIG} cannot be read with these settings: {reason}"
-        ) from error
+        given = "".join(f" --policy.{argument.removeprefix('--')}" for argument in arguments)
+        raise UsageError(f"{path}/{_CONFIG} cannot be read{' with' if given else ''}{given}: {reason}") from error
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

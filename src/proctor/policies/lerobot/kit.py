@@ -47,13 +47,13 @@ class Kit:
 
     def batch(self, observations: Sequence[Observation], rows: int) -> dict[str, Any]:
         """Return a preprocessed batch of exactly `rows` rows; the first fills the places that are left."""
-        filled = [*observations, *[observations[0]] * (rows - len(observations))]
         raw: dict[str, Any] = {
-            key: self._tensor(key, [observation[key] for observation in filled])
-            for key in filled[0]
+            key: self._tensor(key, [observation[key] for observation in observations], rows)
+            for key in observations[0]
             if key != "task"
         }
-        raw["task"] = [observation["task"] for observation in filled]
+        prompts = [observation["task"] for observation in observations]
+        raw["task"] = [*prompts, *prompts[:1] * (rows - len(prompts))]
         if self._env_pre.steps:
             raw = self._env_pre(raw)
         batch: dict[str, Any] = self._pre(raw)
@@ -67,18 +67,18 @@ class Kit:
         array: NDArray[Any] = action.to("cpu").numpy()
         return array
 
-    def _tensor(self, key: str, arrays: list[NDArray[Any]]) -> Any:
-        tensor = self._on_device(key, arrays)
+    def _tensor(self, key: str, arrays: list[NDArray[Any]], rows: int) -> Any:
+        tensor = self._on_device(key, arrays, rows)
         if tensor.dtype == torch.uint8 and tensor.ndim == 4:
             # As LeRobot does it, so that the bits are the same: channels first, float, in [0, 1].
             return tensor.permute(0, 3, 1, 2).contiguous().type(torch.float32).div_(255)
         return tensor.float()
 
-    def _on_device(self, key: str, arrays: list[NDArray[Any]]) -> Any:
+    def _on_device(self, key: str, arrays: list[NDArray[Any]], rows: int) -> Any:
         if self._stream is None:
-            return torch.from_numpy(np.stack(arrays))
+            return torch.from_numpy(np.stack([*arrays, *arrays[:1] * (rows - len(arrays))]))
         staged = self._staged.get(key)
-        shape = (len(arrays), *arrays[0].shape)
+        shape = (rows, *arrays[0].shape)
         if staged is None or tuple(staged.shape) != shape:
             kind = torch.from_numpy(arrays[0][:0].copy()).dtype
             staged = self._staged[key] = torch.empty(shape, dtype=kind, pin_memory=True)
@@ -87,7 +87,11 @@ class Kit:
         place = staged.numpy()
         for row, array in enumerate(arrays):
             place[row] = array
-        return staged.to(self._device, non_blocking=True)
+        # Only what is there crosses the bus; the rest is filled on the device.
+        tensor = torch.empty(shape, dtype=staged.dtype, device=self._device)
+        tensor[: len(arrays)].copy_(staged[: len(arrays)], non_blocking=True)
+        tensor[len(arrays) :] = tensor[0]
+        return tensor
 
 
 def environment_processors(benchmark: str, config: Any) -> tuple[Any, Any]:

@@ -33,12 +33,25 @@ class Chunk:
     def ask(self, window: Sequence[Batch], memories: Sequence[Any]) -> Any:
         """Return actions of shape (rows, steps, action size)."""
         shadow = copy.copy(self._policy)
+        # It is in evaluation mode and stays so; every `select_action` would walk all modules to make sure.
+        shadow.eval = lambda: shadow
         shadow.reset()
         for older in window[:-1]:
             # With an action waiting there is no forward pass: the observation only enters the queues.
             shadow._queues[ACTION].append(None)
             shadow.select_action(dict(older))
-        return torch.stack([shadow.select_action(dict(window[-1])) for _ in range(self.steps)], dim=1)
+        actions = [shadow.select_action(dict(window[-1]))]
+        waiting = self._waiting(shadow)
+        if len(waiting) == self.steps - 1:
+            actions += waiting
+        while len(actions) < self.steps:
+            actions.append(shadow.select_action(dict(window[-1])))
+        return torch.stack(actions, dim=1)
+
+    def _waiting(self, shadow: Any) -> list[Any]:
+        """Return the actions that wait in the policy's queue: asking for them one by one takes longer."""
+        queue = getattr(shadow, "_action_queue", None)
+        return list(queue if queue else (getattr(shadow, "_queues", None) or {}).get(ACTION, ()))
 
 
 class Ensemble:
