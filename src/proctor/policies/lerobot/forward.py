@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,6 +36,12 @@ class Kits:
         self._free: queue.SimpleQueue[Kit] = queue.SimpleQueue()
 
     @contextmanager
+    def several(self, count: int) -> Iterator[list[Kit]]:
+        """Take that many kits at once."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.one()) for _ in range(count)]
+
+    @contextmanager
     def one(self) -> Iterator[Kit]:
         """Take a kit for a while."""
         try:
@@ -59,6 +65,7 @@ class Forward:
         draws: where its random numbers come from.
         rows: rows in every forward pass.
         whole_chunks: whether a whole chunk may be post-processed in one go.
+        recorded: whether passes are replayed from a recording.
     """
 
     kits: Kits
@@ -67,6 +74,7 @@ class Forward:
     draws: Draws = "torch"
     rows: int = 1
     whole_chunks: bool = False
+    recorded: bool = False
 
     def __call__(self, windows: Sequence[Window], episodes: Sequence[Row]) -> list[NDArray[Any]]:
         """Return a chunk per window; every episode's randomness moves on."""
@@ -76,8 +84,12 @@ class Forward:
                 for place in range(len(self.way.offsets))
             ]
             padding = [None] * (self.rows - len(windows))
-            with self._randomness([episode.randomness for episode in episodes]):
-                chunks = self.way.ask(batches, [*[episode.state for episode in episodes], *padding])
+            states = [*[episode.state for episode in episodes], *padding]
+            if self.recorded:
+                chunks = kit.replay(lambda window: self.way.ask(window, states), batches)
+            else:
+                with self._randomness([episode.randomness for episode in episodes]):
+                    chunks = self.way.ask(batches, states)
             actions = self._actions(kit, chunks)
         return [actions[row].copy() for row in range(len(windows))]
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Observation
 from proctor.policies.lerobot.checkpoint import Loaded
+from proctor.policies.lerobot.graph import Ask, Recording
 
 ACTION = "action"
 
@@ -33,6 +34,7 @@ class Kit:
         self._device, self._use_amp = loaded.device, use_amp
         self._stream = torch.cuda.Stream(loaded.device) if loaded.device.type == "cuda" else None
         self._staged: dict[str, torch.Tensor] = {}
+        self._recording: Recording | None = None
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -58,6 +60,16 @@ class Kit:
             raw = self._env_pre(raw)
         batch: dict[str, Any] = self._pre(raw)
         return batch
+
+    def replay(self, ask: Ask, window: Sequence[dict[str, Any]]) -> Any:
+        """Run a forward pass by its recording, which the first call makes."""
+        if self._recording is None:
+            self._recording = Recording(ask, window, self._device)
+        return self._recording(window)
+
+    def forget_recording(self) -> None:
+        """Free it: the batch's shape changes."""
+        self._recording = None
 
     def actions(self, action: Any) -> NDArray[Any]:
         """Return the robot's actions for the network's: of one step (rows, size) or of several."""
