@@ -11,6 +11,7 @@ utilisation, and whether digests are equal for 4 and 16 workers, and for two hos
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import statistics
 import subprocess
@@ -23,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from against_lerobot import save_checkpoint
-from engine import Pace
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
@@ -31,6 +31,7 @@ from proctor.benchmarks.protocol import NO_LOOK, Episode
 from proctor.config.load import build_settings
 from proctor.config.machine import usable_cores
 from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.events import Progress, Watcher
 
 TASKS = "reach-v3,push-v3"
 CHUNK = 10
@@ -72,6 +73,22 @@ def drawing_limit(processes: int) -> float:
     return float(sum(counts[:])) / LIMIT_SECONDS
 
 
+class SteadyPace(Watcher):
+    """Steps a second while every worker has finished something and has something left to do."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._ticks: list[tuple[float, int]] = []
+
+    def progress(self, progress: Progress) -> None:
+        if self._workers <= progress.ended <= progress.total - self._workers:
+            self._ticks.append((time.monotonic(), progress.steps))
+
+    def steps_per_second(self) -> float:
+        (start, first), (end, last) = self._ticks[0], self._ticks[-1]
+        return (last - first) / (end - start)
+
+
 class Utilisation:
     """The device's own figure, sampled while it lasts."""
 
@@ -99,7 +116,7 @@ class Utilisation:
 
 
 def run(place: Path, checkpoint: Path, workers: int, episodes: int, **policy: Any) -> tuple[Evaluation, float]:
-    pace = Pace(warm=workers)
+    pace = SteadyPace(workers)
     tree = {
         "policy": {"path": str(checkpoint), "device": "cuda", "n_action_steps": CHUNK, **policy},
         "env": {"type": "metaworld", "task": TASKS},
@@ -133,8 +150,6 @@ def digests(evaluation: Evaluation) -> dict[Any, str | None]:
 
 
 def main() -> None:
-    import os
-
     os.environ.update(find_renderer().env)
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 192
     cores = usable_cores()
@@ -143,19 +158,14 @@ def main() -> None:
         save_checkpoint(checkpoint)
         limits = [drawing_limit(cores)]
         print(f"limit: {limits[0]:.0f} drawings/s by {cores} processes without a policy", flush=True)
-        kinds: dict[str, dict[str, Any]] = {
-            "float32, batch 8": {},
-            "float32, batch 16": {"batch_size": 16},
-            "bfloat16, batch 16": {"batch_size": 16, "use_amp": True},
-        }
-        for number, (name, policy) in enumerate(kinds.items()):
-            for workers in (cores, 2 * cores):
-                place = Path(scratch) / f"{number}-{workers}"
-                with Utilisation() as use:
-                    evaluation, rate = run(place, checkpoint, workers, episodes, **policy)
-                report(f"{name}, {workers} workers", place, evaluation, rate, limits[-1], use)
+        for workers, batch in ((cores, 16), (2 * cores, 16), (4 * cores, 32)):
+            place = Path(scratch) / f"{workers}-{batch}"
+            with Utilisation() as use:
+                evaluation, rate = run(place, checkpoint, workers, max(episodes, 4 * workers), batch_size=batch)
             limits.append(drawing_limit(cores))
-            print(f"limit again: {limits[-1]:.0f} drawings/s", flush=True)
+            limit = statistics.fmean(limits[-2:])
+            report(f"{workers} workers, batch {batch}", place, evaluation, rate, limit, use)
+        print(f"limits: {', '.join(f'{limit:.0f}' for limit in limits)} drawings/s", flush=True)
         few, many, hosts = (
             run(Path(scratch) / name, checkpoint, workers, 32, device=device)[0]
             for name, workers, device in (("4", 4, "cuda"), ("16", 16, "cuda"), ("two", 16, "cuda:0,cuda:0"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import threading
 import traceback
 from collections import deque
@@ -19,6 +20,7 @@ import msgpack
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
+from proctor.engine.patience import Patience
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
 from proctor.errors import PolicyError, PolicyLostError, ProctorError, RunError
@@ -62,6 +64,8 @@ class PolicyServer:
         self._turn = threading.Lock()
         self._questions = self._calls = 0
         self._computing: set[int] = set()
+        self._patience = Patience(self._batch)
+        self._oldest = 0.0
         self._stopped = False
         self._lanes = [
             threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
@@ -110,18 +114,21 @@ class PolicyServer:
                 if not numbers:
                     continue
                 self._computing.add(threading.get_ident())
+            start = now()
             if cell is not None:
-                cell.write(Phase.ACT, now())
+                cell.write(Phase.ACT, start)
             try:
                 self._answer(numbers)
             except Exception as error:
                 if not self._stopped:
                     self._stopped = True
                     self._blame(error if isinstance(error, RunError) else _host_fault(error))
+            end = now()
             self._computing.discard(threading.get_ident())
             if cell is not None:
-                cell.write(Phase.IDLE, now())
+                cell.write(Phase.IDLE, end)
             if self._batch > 1:
+                self._patience.passed(start, end)
                 ring(self._bell)  # another lane may hold a batch back until now
         ring(self._bell)  # pass the end on to the next lane
 
@@ -129,14 +136,19 @@ class PolicyServer:
         """Return up to a batch of slots that wait for an answer, first come first served.
 
         A batch that is not full costs as much as a full one. So while another lane computes, one is held back
-        until it is full or that lane is done, and nothing ever waits for a device that is free.
+        until it is full or that lane is done; `Patience` says whether longer.
         """
         if not self._waiting:
             os.eventfd_read(self._bell)
         self._gather()
-        while self._computing and len(self._waiting) < self._batch and not self._stopped:
-            os.eventfd_read(self._bell)
-            self._gather()
+        while self._waiting and len(self._waiting) < self._batch and not self._stopped:
+            others = len(self._slots) - len(self._taken)
+            hold = self._patience.hold(len(self._waiting), others, self._oldest, now())
+            if not self._computing and not hold:
+                break
+            if select.select([self._bell], [], [], None if self._computing else hold)[0]:
+                os.eventfd_read(self._bell)
+                self._gather()
         taken = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
         self._questions += len(taken)
         self._calls += bool(taken)
@@ -153,6 +165,8 @@ class PolicyServer:
             self._taken.discard(number)
         for number, slot in self._slots.items():
             if number not in self._taken and slot.asked():
+                if not self._waiting:
+                    self._oldest = now()
                 self._taken.add(number)
                 self._waiting.append(number)
 

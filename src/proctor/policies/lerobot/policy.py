@@ -26,7 +26,7 @@ class LeRobotSettings(PolicySettings):
 
     device: Annotated[str | None, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"] = None
     batch_size: Annotated[
-        int, AtLeast(0), "rows in one forward pass, part of the result; 0: 1 on a CPU, 8 on a GPU"
+        int, AtLeast(0), "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
     ] = 0
     overrides: Annotated[
         dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."

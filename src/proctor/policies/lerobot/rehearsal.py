@@ -30,7 +30,7 @@ from proctor.policies.protocol import Cost, Window
 
 _SEED = 7
 _LONGEST_CHUNK = 400
-_GPU_BATCH = 8
+_GPU_BATCH = 16
 _GPU_LANES = 2
 _PROMPTS = ("pick", "push the puck to the goal", "open the drawer, then put the green cube into it")
 
