@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mujoco
 import numpy as np
 from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 from numpy.typing import NDArray
@@ -72,8 +73,17 @@ class MetaWorldSimulator:
         """Start an episode. `reset(seed=...)` is ignored by Meta-World; `seed()` is not."""
         self._env.seed(episode.seed)
         self._raw, _ = self._env.reset()
+        self._place_markers()
         self._look = look
         self._drawn.clear()
+
+    def _place_markers(self) -> None:
+        # Meta-World moves its goal markers to their new place in the first step only: until then a camera would
+        # see those of the episode before. This moves what is drawn, and nothing that physics goes by.
+        env = self._env
+        for name, position in env._target_site_config:
+            env._set_pos_site(name, position)
+        mujoco.mj_kinematics(env.model, env.data)
 
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         """Move physics; draw nothing."""
