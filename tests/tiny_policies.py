@@ -18,8 +18,8 @@ from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Windo
 class Thoughtful(Policy):
     """Uses windows, memory, randomness, prompts and chunks of changing length: all show in its actions."""
 
-    def __init__(self, batch: int = 1, drawn: bool = True) -> None:
-        self._batch = batch
+    def __init__(self, batch: int = 1, drawn: bool = True, lanes: int = 1) -> None:
+        self._batch, self._lanes = batch, lanes
         self._keys = ("observation.state", "observation.image") if drawn else ("observation.state",)
 
     @property
@@ -30,6 +30,7 @@ class Thoughtful(Policy):
             observation_offsets=(-2, -1, 0),
             stochastic=True,
             batch=self._batch,
+            lanes=self._lanes,
             fingerprint="thoughtful",
         )
 

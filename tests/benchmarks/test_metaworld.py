@@ -266,6 +266,47 @@ def test_a_worker_switched_over_ten_tasks_and_a_fresh_worker_per_episode_see_the
     assert len(set(switched.values())) == 10
 
 
+_FIRST_PICTURES = """
+import hashlib, sys
+from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.protocol import Episode
+for name in sys.argv[1:]:
+    benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name))
+    (task,) = benchmark.tasks()
+    pictures = []
+    for before in ([], [7, 8]):
+        simulator = benchmark.make_simulator(task)
+        for seed in [*before, 3]:
+            simulator.reset(Episode(task, 0, seed), frozenset({IMAGE}))
+        pictures.append(hashlib.sha256(simulator.observe()[IMAGE].tobytes()).hexdigest())
+        simulator.step([0.0] * 4, frozenset())
+        simulator.close()
+    print(name, *pictures)
+"""
+
+
+def first_pictures(renderer: Renderer, *tasks: str) -> list[list[str]]:
+    """Return, per task, its name and what the first picture shows in a fresh and in a reused simulator."""
+    command = [sys.executable, "-c", _FIRST_PICTURES, *tasks]
+    env = {**os.environ, **renderer.env}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+@pytest.mark.gl
+def test_the_first_picture_shows_nothing_of_the_episode_before(renderer: Renderer) -> None:
+    # Meta-World itself leaves the goal's marker where it was until the first step.
+    assert all(fresh == reused for _, fresh, reused in first_pictures(renderer, "push-v3", "pick-place-v3"))
+
+
+@pytest.mark.slow
+@pytest.mark.gl
+def test_no_first_picture_of_any_task_shows_anything_of_the_episode_before(renderer: Renderer) -> None:
+    found = first_pictures(renderer, *MT50)
+    assert [name for name, fresh, reused in found if fresh != reused] == []
+    assert len(found) == 50
+
+
 def test_state_and_one_hot_observations_have_the_declared_shapes(tmp_path: Path) -> None:
     source = tmp_path / "checks.py"
     source.write_text(

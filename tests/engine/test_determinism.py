@@ -92,16 +92,24 @@ def test_a_policy_with_hidden_state_sees_its_own_episode_only(tmp_path: Path) ->
 @given(
     workers=st.integers(1, 4),
     batch=st.sampled_from([1, 2, 7]),
+    lanes=st.sampled_from([1, 2, 5]),
     recycle=st.sampled_from([0, 1, 3]),
     open_tasks=st.integers(0, 3),
     videos=st.integers(0, 2),
     split=st.integers(1, 4),
 )
 def test_any_way_to_run_gives_the_same_digests(
-    reference: Digests, workers: int, batch: int, recycle: int, open_tasks: int, videos: int, split: int
+    reference: Digests,
+    workers: int,
+    batch: int,
+    lanes: int,
+    recycle: int,
+    open_tasks: int,
+    videos: int,
+    split: int,
 ) -> None:
     options: dict[str, Any] = {
-        "policy": {"path": THOUGHTFUL, "kwargs": {"batch": batch}},
+        "policy": {"path": THOUGHTFUL, "kwargs": {"batch": batch, "lanes": lanes}},
         "env": {"max_parallel_tasks": open_tasks},
         "eval": {"batch_size": workers, "recycle_after": recycle, "max_episodes_rendered": videos},
     }

@@ -22,6 +22,7 @@ _USAGE = """Evaluate a policy on a benchmark.
 usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
 
   proctor eval --policy.type=expert --env.type=metaworld --env.task=easy --eval.n_episodes=10
+  proctor eval --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=reach-v3
   proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3,push-v3
   proctor eval --resume=outputs/eval/2026-01-31/12-00-00_metaworld_expert
 

@@ -245,7 +245,12 @@ def _explain(
 def _is_switch(name: str) -> bool:
     # Benchmarks' own switches always take a value; those below are known before any benchmark is.
     section, _, field = name.rpartition(".")
-    kinds: dict[str, type[Any]] = {"eval": RunSettings, "env": EnvSettings, "policy": PolicySettings}
+    kinds: dict[str, type[Any]] = {
+        "": Settings,
+        "eval": RunSettings,
+        "env": EnvSettings,
+        "policy": PolicySettings,
+    }
     return section in kinds and get_type_hints(kinds[section]).get(field) is bool
 
 

@@ -1,0 +1,45 @@
+"""Where a policy runs, by what it was measured to cost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor.engine.placement import choose_placement, worker_count
+from proctor.policies.protocol import Cost
+
+CHEAP = Cost(load=0.2, act=0.002, side_by_side=1.0, memory=1 << 20)
+PLENTY = 1 << 40
+
+
+def test_an_unmeasured_policy_is_served_by_one_host() -> None:
+    assert choose_placement(None, 1e6, 8, 8, PLENTY) == "central"
+
+
+def test_a_cheap_load_and_much_to_do_make_copies_worth_it() -> None:
+    assert choose_placement(CHEAP, 1e5, 8, 8, PLENTY) == "worker"
+
+
+def test_a_dear_load_does_not_pay_for_a_short_run() -> None:
+    assert choose_placement(CHEAP._replace(load=15.0), 1e3, 8, 8, PLENTY) == "central"
+
+
+def test_lanes_that_really_run_side_by_side_need_no_copies() -> None:
+    busy = CHEAP._replace(act=0.05, side_by_side=8.0, load=15.0)
+    assert choose_placement(busy, 1e4, 8, 8, PLENTY) == "central"
+    assert choose_placement(busy._replace(side_by_side=1.0), 1e4, 8, 8, PLENTY) == "worker"
+
+
+def test_copies_that_do_not_fit_into_memory_are_not_made() -> None:
+    assert choose_placement(CHEAP._replace(memory=1 << 30), 1e6, 8, 8, free_memory=4 << 30) == "central"
+
+
+@given(st.floats(1, 1e7), st.integers(1, 64), st.integers(1, 64))
+def test_more_to_do_never_speaks_against_copies(asks: float, workers: int, cores: int) -> None:
+    if choose_placement(CHEAP, asks, workers, cores, PLENTY) == "worker":
+        assert choose_placement(CHEAP, 2 * asks, workers, cores, PLENTY) == "worker"
+
+
+@given(st.integers(0, 200), st.integers(1, 200), st.integers(1, 64))
+def test_there_are_never_more_workers_than_episodes(asked: int, episodes: int, cores: int) -> None:
+    assert 1 <= worker_count(asked, episodes, cores) <= episodes
