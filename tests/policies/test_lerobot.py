@@ -63,8 +63,8 @@ def test_trust_in_remote_code_reaches_the_policy(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="LeRobot runs on this Python")
 def test_a_python_that_is_too_old_for_lerobot(tmp_path: Path) -> None:
-    settings = settings_from_flags([*ENV, f"--policy.path={tmp_path}"])
+    spec = MetaWorld(settings_from_flags([*ENV, f"--policy.path={tmp_path}"]).env).spec
     with pytest.raises(UsageError) as caught:
-        LeRobotPolicy.from_settings(settings.policy, MetaWorld(settings.env).spec)
+        LeRobotPolicy.from_settings(policy(f"--policy.path={tmp_path}"), spec)
     assert "needs Python >= 3.12" in str(caught.value)
     assert "--policy.python=" in str(caught.value)
