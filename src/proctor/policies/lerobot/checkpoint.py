@@ -61,8 +61,8 @@ class Loaded:
     device: Any
 
 
-def check_lerobot() -> str:
-    """Return the version of the installed lerobot, or say how to get one that works."""
+def check_lerobot() -> None:
+    """Say how to get a lerobot that works, if there is none."""
     python = sys.executable
     if sys.version_info < (3, 12):
         raise UsageError(
@@ -81,7 +81,6 @@ def check_lerobot() -> str:
             f"{python} has lerobot {version}; at least {'.'.join(map(str, OLDEST_LEROBOT))} is needed. "
             f"Run: {python} -m pip install --upgrade lerobot"
         )
-    return version
 
 
 def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None) -> Checkpoint:

@@ -46,7 +46,7 @@ def make_deterministic(device: Any) -> list[str]:
     return []
 
 
-def identity_of(loaded: Loaded, lerobot: str) -> dict[str, str]:
+def identity_of(loaded: Loaded) -> dict[str, str]:
     """Return what must be the same for the same bits."""
     identity = {"device": _kind(loaded.device)}
     if loaded.device.type == "cuda":

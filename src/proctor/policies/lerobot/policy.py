@@ -53,7 +53,7 @@ class LeRobotPolicy(Policy):
         started = time.monotonic()
         if not settings.path:
             raise UsageError("--policy.type=lerobot needs --policy.path=DIRECTORY or a hub id.")
-        version = check_lerobot()
+        check_lerobot()
         from proctor.policies.lerobot.kit import environment_processors
         from proctor.policies.lerobot.numerics import check_device, identity_of, make_deterministic
         from proctor.policies.lerobot.rehearsal import rehearse
@@ -88,7 +88,7 @@ class LeRobotPolicy(Policy):
             batch=found.forward.rows,
             fingerprint=checkpoint.fingerprint(),
             lanes=found.lanes,
-            identity=identity_of(loaded, version),
+            identity={**identity_of(loaded), **_overridden(settings.overrides)},
             notes=(*remarks, *notes, *found.notes),
         )
         return cls(found, spec)
@@ -120,3 +120,8 @@ class LeRobotPolicy(Policy):
                 if memory.randomness is None:
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
         return Actions(self._found.forward(windows, memories), memories)
+
+
+def _overridden(overrides: dict[str, Any]) -> dict[str, str]:
+    """Return the overrides by name: a resume that differs in one is told in which, not only that hashes differ."""
+    return {f"override {name}": str(value) for name, value in overrides.items()}
