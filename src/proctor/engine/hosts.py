@@ -86,6 +86,7 @@ class HostProcess:
                 words = self.child.last_words()
                 if "No module named" in words and self.recipe.python is not None:
                     python = self.recipe.python
+                    self.child.log.unlink()  # it says no more than this
                     raise UsageError(f"--policy.python: {words}. Run: {python} -m pip install proctor")
                 raise PolicyHostError(
                     f"the policy's process {ending} while loading"
