@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import lerobot.envs.metaworld as lerobot_metaworld
+import mujoco
 import torch
 from lerobot.configs import PreTrainedConfig
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
@@ -74,11 +75,18 @@ class Result(NamedTuple):
 
 
 class _SmallEnv(lerobot_metaworld.MetaworldEnv):  # type: ignore[misc]
-    """LeRobot's own environment, with smaller pictures and shorter episodes."""
+    """LeRobot's own environment, with smaller pictures, shorter episodes, and goals in their place."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, observation_height=SIDE, observation_width=SIDE, **kwargs)
         self._max_episode_steps = STEPS
+
+    def _format_raw_obs(self, raw_obs: Any) -> Any:
+        # Its first picture would show the goal of the reset before: see MetaWorldSimulator._place_markers.
+        for name, position in self._env._target_site_config:
+            self._env._set_pos_site(name, position)
+        mujoco.mj_kinematics(self._env.model, self._env.data)
+        return super()._format_raw_obs(raw_obs)
 
     def _ensure_env(self) -> None:
         fresh = self._env is None
