@@ -75,7 +75,7 @@ def test_lanes_answer_side_by_side() -> None:
     crowd = Crowd(policy, 3)
     futures = [crowd.ask(number) for number in range(3)]
     for _ in futures:
-        policy.entered.acquire()  # all three are inside the policy at once
+        assert policy.entered.acquire(timeout=60)  # all three are inside the policy at once
     policy.gate.set()
     for future in futures:
         future.result(60)

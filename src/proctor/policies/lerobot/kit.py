@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import Observation
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.graph import Ask, Recording
-
-ACTION = "action"
+from proctor.policies.lerobot.ways import ACTION
 
 
 class Kit:

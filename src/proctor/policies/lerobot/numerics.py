@@ -30,11 +30,11 @@ def check_device(name: str | None) -> None:
         raise UsageError(f"--policy.device={name}: there are {torch.cuda.device_count()} CUDA devices.")
 
 
-def make_deterministic(device: Any) -> list[str]:
-    """Set torch up so that the same input gives the same bits; returns what the user should know."""
+def make_deterministic(device: Any) -> None:
+    """Set torch up so that the same input gives the same bits."""
     torch.set_num_threads(1)
     if torch.device(device).type != "cuda":
-        return []
+        return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
@@ -43,7 +43,6 @@ def make_deterministic(device: Any) -> list[str]:
     torch.backends.cudnn.allow_tf32 = True
     # A model with an operation that has no deterministic form is run all the same; the host's log names it.
     torch.use_deterministic_algorithms(True, warn_only=True)
-    return []
 
 
 def identity_of(loaded: Loaded) -> dict[str, str]:

@@ -61,7 +61,7 @@ class LeRobotPolicy(Policy):
         check_device(settings.device)
         checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device)
         config = checkpoint.config
-        notes = make_deterministic(config.device)
+        make_deterministic(config.device)
         keep_renames = not benchmark.sources
         keys, remarks = match_inputs(config, benchmark, checkpoint.own_renames if keep_renames else {})
         action_size = config.action_feature.shape[0]
@@ -89,7 +89,7 @@ class LeRobotPolicy(Policy):
             fingerprint=checkpoint.fingerprint(),
             lanes=found.lanes,
             identity={**identity_of(loaded), **_overridden(settings.overrides)},
-            notes=(*remarks, *notes, *found.notes),
+            notes=(*remarks, *found.notes),
         )
         return cls(found, spec)
 

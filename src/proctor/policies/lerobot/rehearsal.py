@@ -191,7 +191,7 @@ def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
             whole(window, [_rehearsed(whole)])[0].tobytes() == forward(window, [_rehearsed(forward)])[0].tobytes()
         )
     except Exception:
-        same = False
+        same = False  # a step of the postprocessor takes one action at a time only
     return whole if same else forward
 
 
@@ -280,6 +280,6 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
             begun = time.monotonic()
             same = list(pool.map(ask, range(lanes))) == expected
         except Exception:
-            same = False
+            same = False  # two passes at once break something in the policy: one at a time then
         together = time.monotonic() - begun
     return (lanes, single, max(1.0, lanes * single / together)) if same else (1, single, 1.0)
