@@ -29,10 +29,10 @@ from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
-from proctor.config.machine import usable_cores
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.events import Progress, Watcher
 from proctor.errors import NoPicturesError
+from proctor.machine.cores import usable_cores
 from proctor.policies.expert import ExpertPolicy
 from proctor.store.records import EpisodeRecord
 

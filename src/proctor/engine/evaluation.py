@@ -16,7 +16,6 @@ from typing import Any, cast
 import proctor
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.protocol import Benchmark, Episode
-from proctor.config.machine import available_memory, usable_cores
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
@@ -32,6 +31,8 @@ from proctor.engine.plan import make_plan
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.machine.cores import usable_cores
+from proctor.machine.memory import available_memory
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.atomic import write_json
 from proctor.store.episodes import EpisodeTable

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Observation
-from proctor.config.machine import usable_cores
+from proctor.machine.cores import usable_cores
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.forward import Forward, Kits, Row
 from proctor.policies.lerobot.kit import Kit

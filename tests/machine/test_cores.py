@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.config.machine import usable_cores
 from proctor.engine.placement import worker_count
+from proctor.machine.cores import usable_cores
 
 HERE = len(os.sched_getaffinity(0))
 
@@ -59,7 +59,7 @@ def test_affinity_counts_and_not_what_the_machine_has() -> None:
     code = (
         "import os\n"
         "from pathlib import Path\n"
-        "from proctor.config.machine import usable_cores\n"
+        "from proctor.machine.cores import usable_cores\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "print(usable_cores(Path('/nowhere'), Path('/nowhere')))\n"
     )

@@ -1,0 +1,70 @@
+"""The GPUs, as the driver's own tool tells: nothing of torch or CUDA is loaded to ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import NamedTuple
+
+_SECONDS = 20
+_FIELDS = "index,uuid,name,memory.total,memory.used,driver_version"
+
+
+class Gpu(NamedTuple):
+    """One GPU that this process may use; memory in bytes."""
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+    used: int
+    driver: str
+
+
+def visible_gpus() -> list[Gpu]:
+    """Return the GPUs that CUDA would number 0, 1, ... here; none where there is no driver."""
+    return _chosen([_gpu(row) for row in _query(f"--query-gpu={_FIELDS}")], os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def memory_of(pid: int) -> int | None:
+    """Return the bytes that a process holds on all GPUs, or `None` where the driver does not tell."""
+    rows = _query("--query-compute-apps=pid,used_memory")
+    found = [_mebibytes(used) for owner, used in rows if owner == str(pid)]
+    return sum(found) if found else None
+
+
+def _chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
+    """Apply CUDA_VISIBLE_DEVICES: numbers or UUIDs, in its own order, cut at the first that is not there."""
+    if visible is None:
+        return gpus
+    chosen: list[Gpu] = []
+    for name in filter(None, (part.strip() for part in visible.split(","))):
+        match = [gpu for gpu in gpus if name == str(gpu.index) or (name[0] == "G" and gpu.uuid.startswith(name))]
+        if not match:
+            break
+        chosen += match[:1]
+    return chosen
+
+
+def _query(what: str) -> list[list[str]]:
+    try:
+        output = subprocess.run(
+            ["nvidia-smi", what, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()]
+
+
+def _gpu(row: list[str]) -> Gpu:
+    index, uuid, name, memory, used, driver = row
+    return Gpu(int(index), uuid, name, _mebibytes(memory), _mebibytes(used), driver)
+
+
+def _mebibytes(cell: str) -> int:
+    return int(cell) << 20 if cell.isdigit() else 0
