@@ -359,7 +359,7 @@ def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Return strategies for valid values of a settings class, as a config.yaml may hold them."""
     made: dict[str, st.SearchStrategy[Any]] = {}
     for name, hint in get_type_hints(kind).items():
-        if name in ("type", "path", "task", "prompts") or get_origin(hint) is ClassVar:
+        if name in ("type", "path", "task", "prompts", "shard_id", "num_shards") or get_origin(hint) is ClassVar:
             continue
         if name == "python":
             made[name] = st.none() | st.just("/usr/bin/python3")

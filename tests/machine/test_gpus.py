@@ -37,7 +37,7 @@ def test_visible_devices_choose_and_order(
 ) -> None:
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert [gpu.index for gpu in visible_gpus()] == expected
+    assert [gpu.number for gpu in visible_gpus()] == expected
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -25,6 +25,7 @@ from proctor.config.settings import (
     RunSettings,
     Settings,
 )
+from proctor.config.shards import check_shard, from_slurm
 from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits")
@@ -56,6 +57,7 @@ def tree_from_flags(arguments: Sequence[str]) -> Nested:
 def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
+    from_slurm(tree)
     tree["policy"] = _gather_open(sections["policy"], tree["policy"])
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
         tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
@@ -71,8 +73,9 @@ def build_settings(tree: Nested) -> Settings:
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
-    values |= _validate_top(tree)
-    return Settings(**values)
+    settings = Settings(**values, **_validate_top(tree))
+    check_shard(settings)
+    return settings
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:

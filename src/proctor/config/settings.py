@@ -74,6 +74,12 @@ class RunSettings:
     recycle_after: Annotated[
         int, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"
     ] = 0
+    shard_id: Annotated[
+        int, AtLeast(0), "run every num_shards-th episode of the plan from this one on; slurm: the array task's"
+    ] = 0
+    num_shards: Annotated[
+        int, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
+    ] = 1
     stop_grace: Annotated[float, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
 
 

@@ -16,15 +16,15 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.engine.child import describe_exit
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
+from proctor.engine.feed import Feed
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, stored_path
+from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.engine.transport import HOST_DIED
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
-from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 
 TICK = 0.25
@@ -39,15 +39,17 @@ class Coordinator:
     def __init__(
         self,
         job: Job,
-        table: EpisodeTable,
+        ledger: Ledger,
         watchers: Sequence[Watcher],
         interrupts: Interrupts,
         hosts: Sequence[Host] = (),
+        feed: Feed | None = None,
     ) -> None:
-        self._job, self._table, self._watchers, self._interrupts = job, table, watchers, interrupts
+        self._job, self._ledger, self._watchers, self._interrupts = job, ledger, watchers, interrupts
+        self._feed = feed
         self._hosts = list(hosts)
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._tally = Tally(job.plan, table.records(), job.workers)
+        self._tally = Tally(job.plan, ledger.records(), job.workers)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
         self._failures: Counter[EpisodeKey] = Counter()
@@ -104,6 +106,8 @@ class Coordinator:
     def _fill(self) -> None:
         if self._error is not None or self._stop_deadline is not None:
             return
+        for episode in self._feed.take() if self._feed is not None else ():
+            self._queue.put_back(episode)
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
@@ -319,7 +323,7 @@ class Coordinator:
         if self._stop_deadline is not None:
             late = time.monotonic() >= self._stop_deadline
             return not in_flight or late or self._interrupts.count > 1
-        return not in_flight and not len(self._queue)
+        return not in_flight and not len(self._queue) and (self._feed is None or self._feed.closed)
 
     # Results.
 
@@ -329,7 +333,7 @@ class Coordinator:
             return
         records, attempts = self._records, self._attempts
         self._records, self._attempts = [], []
-        self._table.write(records, attempts)
+        self._ledger.write(records, attempts)
         for record in records:
             self._tally.add(record)
             for watcher in self._watchers:

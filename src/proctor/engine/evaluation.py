@@ -3,71 +3,52 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import signal
-import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import proctor
-from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
-from proctor.benchmarks.protocol import Benchmark, Episode
-from proctor.config.registry import benchmark_path, load_object, policy_path
+from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import Coordinator
-from proctor.engine.crew import WorkerRecipe
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import HostProcess, HostRecipe, HostThread, Interrupted
+from proctor.engine.hosts import HostThread, Interrupted
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job
-from proctor.engine.placement import choose_placement, worker_count
-from proctor.engine.plan import make_plan
-from proctor.engine.rollout import View
-from proctor.engine.seat import check_fit
-from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.engine.placement import worker_count
+from proctor.engine.plan import make_plan, shard_of
+from proctor.engine.preparation import Preparation, Ready, Served, new_bell
+from proctor.errors import ProctorError, UsageError
 from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
-from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.atomic import write_json
+from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
-from proctor.store.eval_info import build_eval_info
 from proctor.store.filesystem import prepare_directory
-from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields, installed_versions
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
-from proctor.store.run_directory import RunDirectory, default_directory, open_run
+from proctor.store.result import write_result
+from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
 
-    directory: Path
+    run: RunDirectory
     plan: Sequence[Episode]
     records: Sequence[EpisodeRecord]
     info: dict[str, Any]
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
 
-
-@dataclass(frozen=True)
-class Served:
-    """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
-
-    spec: PolicySpec
-    policy: Policy | None = None
-    hosts: Sequence[HostProcess] = ()
-
-    def stop(self, patience: float) -> None:
-        """End the hosts."""
-        for host in self.hosts:
-            host.stop(patience)
+    @property
+    def directory(self) -> Path:
+        """Where everything of it lies."""
+        return self.run.path
 
 
 class Evaluator:
@@ -82,18 +63,17 @@ class Evaluator:
     def __init__(
         self, settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
     ) -> None:
-        self._settings, self._watchers, self._live = settings, watchers, live_policy
-        self._benchmark_path = benchmark_path(settings.env.type)
-        benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
-        self._benchmark = benchmark_class(settings.env)
-        self._spec = self._benchmark.spec.renamed(settings.rename_map)
-        self._plan = make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed)
-        self._benchmark.check_installed()
-        self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
+        self._settings, self._watchers = settings, watchers
         self._benchmark_name = settings.env.type.rpartition(":")[2]
         job_name = settings.job_name or f"{self._benchmark_name}_{settings.policy.type}"
-        self._directory = RunDirectory((settings.output_dir or default_directory(job_name)).absolute())
-        self._videos = settings.eval.max_episodes_rendered
+        shard = Shard(settings.eval.shard_id, settings.eval.num_shards)
+        self._directory = RunDirectory(
+            (settings.output_dir or default_directory(job_name)).absolute(), shard if shard.of > 1 else None
+        )
+        self._preparation = Preparation(settings, self._directory.logs, live_policy)
+        self._benchmark = self._preparation.benchmark
+        self._plan = shard_of(make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed), *shard)
+        self._benchmark.check_installed()
 
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
@@ -112,169 +92,56 @@ class Evaluator:
             stack.enter_context(RunLock(self._directory.path))
             self._directory.remove_leftovers()
             interrupts = stack.enter_context(Interrupts())
+            self._preparation.keep_batch(self._directory.stored_identity())
             try:
-                served = self._prepare_policy(stack, interrupts)
+                ready = self._preparation.prepare(stack, interrupts, self._tell)
             except Interrupted:
-                return Evaluation(self._directory.path, self._plan, [], {}, interrupts.first)
+                return Evaluation(self._directory, self._plan, [], {}, interrupts.first)
+            served = ready.served
             try:
-                check_fit(served.spec, self._spec)
-                renderer = self._choose_renderer(served.spec)
-                identity = self._identity(served.spec, renderer)
                 table = stack.enter_context(self._directory.table())
-                pending = open_run(table, identity, self._plan, self._directory.path)
+                episodes = self._settings.eval.n_episodes
+                pending = open_run(table, ready.identity, self._plan, episodes, self._directory.path)
+                table.set_meta("reproducible", served.spec.reproducible)
                 self._directory.write_config(to_plain(self._settings))
                 workers = self._worker_count(pending)
-                served = self._place(served, pending, workers)
-                job = self._job(pending, served, renderer, workers)
+                served = self._preparation.place(served, pending, workers)
+                job = self._job(pending, ready, served, workers)
                 session = table.begin_session(job.workers)
                 self._announce(table, job, served)
             except BaseException:
                 served.stop(0.0)
                 raise
             ending = self._execute(job, served, table, interrupts, stack)
-            return self._conclude(table, session, ending, identity, served.spec)
-
-    def _prepare_policy(self, stack: ExitStack, interrupts: Interrupts) -> Served:
-        """Load the policy where it will run, as far as that is known, and learn what it needs.
-
-        The host is started first of all: a policy that does not load or does not fit is refused before any
-        simulator starts. A light policy is cheap enough to be made here, only to be asked.
-        """
-        if self._live is not None:
-            return Served(self._live.spec, policy=self._live)
-        policy_class: type[Policy] = load_object(self._policy_path)
-        settings = self._settings.policy
-        inline = not self._settings.eval.use_async_envs
-        if settings.python is None and (policy_class.light or inline):
-            policy = policy_class.from_settings(settings, self._spec)
-            if inline or settings.placement != "central":
-                return Served(policy.spec, policy=policy)
-        # All start loading before the first is waited for.
-        hosts = [HostProcess(recipe, _new_bell(stack), generation=1) for recipe in self._host_recipes()]
-        try:
-            specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
-            for spec, host in zip(specs, hosts, strict=True):
-                if (spec.identity, spec.batch) != (specs[0].identity, specs[0].batch):
-                    raise UsageError(
-                        f"--policy.device names devices that give different bits: {specs[0].identity} and "
-                        f"{spec.identity} ({host.recipe.settings.get('device')}). Use devices of one kind."
-                    )
-        except BaseException:
-            for host in hosts:
-                host.stop(0.0)
-            raise
-        return Served(specs[0], hosts=hosts)
-
-    def _host_recipes(self) -> list[HostRecipe]:
-        """Return a recipe per device that the policy is to run on."""
-        settings = self._settings.policy
-        devices = [name.strip() for name in (getattr(settings, "device", None) or "").split(",")]
-        plain = to_plain(settings)
-        return [
-            HostRecipe(
-                policy=self._policy_path,
-                settings={**plain, "device": device} if device else plain,
-                benchmark=self._spec.to_wire(),
-                log=self._directory.logs / ("host.log" if number == 0 else f"host-{number}.log"),
-                python=settings.python,
-            )
-            for number, device in enumerate(devices)
-        ]
-
-    def _place(self, served: Served, pending: Sequence[Episode], workers: int) -> Served:
-        """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
-        asked = self._settings.policy.placement
-        if not served.hosts or asked == "central" or self._settings.policy.python is not None:
-            return served
-        if asked == "auto":
-            asks = sum(episode.task.max_steps for episode in pending) / (served.spec.action_steps or 1)
-            cost = served.hosts[0].cost if len(served.hosts) == 1 else None
-            asked = choose_placement(cost, asks, workers, usable_cores(), available_memory() // 2)
-        if asked == "central":
-            return served
-        served.stop(1.0)
-        return Served(served.spec)
-
-    def _choose_renderer(self, spec: PolicySpec) -> Renderer | None:
-        """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(spec, self._spec).drawn
-        if not self._benchmark.uses_gl or not (looks or self._videos):
-            return None
-        try:
-            return find_renderer()
-        except NoPicturesError as error:
-            if looks:
-                raise
-            self._videos = 0
-            self._tell(f"no videos: {error}")
-            return None
-
-    def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
-        if not self._benchmark.uses_gl:
-            return {}
-        return NO_GL if renderer is None else renderer.env
-
-    def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
-        looks = View.of(spec, self._spec).drawn
-        fingerprint = spec.fingerprint
-        if fingerprint is None:
-            # Nobody can tell whether it is the same policy next time: such a run is never resumed.
-            fingerprint = f"{UNKNOWN} {uuid.uuid4()}"
-        return cast(
-            Identity,
-            to_plain(
-                {
-                    "env": identity_fields(self._settings.env),
-                    "tasks": [task.name for task in self._benchmark.tasks()],
-                    "prompts": [task.prompt for task in self._benchmark.tasks()],
-                    "seed": self._settings.seed,
-                    "policy": {
-                        "type": self._settings.policy.type,
-                        "fingerprint": fingerprint,
-                        "batch": spec.batch,
-                        **spec.identity,
-                    },
-                    "rename_map": self._settings.rename_map,
-                    "renderer": renderer.name if renderer is not None and looks else None,
-                    "cpu": cpu_kind(),
-                    "versions": installed_versions(self._benchmark.distributions()),
-                }
-            ),
-        )
+            return self._conclude(table, session, ending)
 
     def _worker_count(self, pending: Sequence[Episode]) -> int:
         asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
         return worker_count(asked, max(1, len(pending)), usable_cores())
 
-    def _job(self, pending: Sequence[Episode], served: Served, renderer: Renderer | None, workers: int) -> Job:
+    def _job(self, pending: Sequence[Episode], ready: Ready, served: Served, workers: int) -> Job:
         s = self._settings
-        in_worker = not served.hosts and self._live is None
-        recipe = WorkerRecipe(
-            benchmark=self._benchmark_path,
-            env=to_plain(s.env),
-            policy_spec=served.spec.to_wire(),
-            logs=self._directory.logs,
-            environment=self._gl_environment(renderer),
-            policy=self._policy_path if in_worker else None,
-            policy_settings=to_plain(s.policy) if in_worker else None,
-            video_fps=s.eval.video_fps,
-            rename_map=s.rename_map,
-        )
+
+        def video_path(episode: Episode) -> Path | None:
+            if episode.index >= ready.videos:
+                return None
+            return self._directory.path / self._directory.video(episode.task, episode.index)
+
         return Job(
             plan=self._plan,
             pending=pending,
             workers=workers,
-            recipe=recipe,
+            recipe=self._preparation.recipe(ready, served),
             eval=s.eval,
             limits=s.limits,
             max_open_tasks=s.env.max_parallel_tasks,
-            video_path=self._video_path,
+            video_path=video_path,
         )
 
     def _announce(self, table: EpisodeTable, job: Job, served: Served) -> None:
         if not self._settings.eval.use_async_envs:
             placement = "inline"
-        elif self._live is not None:
+        elif self._preparation.live is not None:
             placement = "thread"
         else:
             placement = "central" if served.hosts else "worker"
@@ -301,9 +168,10 @@ class Evaluator:
                 os.environ.update(job.recipe.environment)  # before the simulator's first import
                 return run_inline(job, self._benchmark, served.policy, table, self._watchers, interrupts)
             coordinator = Coordinator(job, table, self._watchers, interrupts, served.hosts)
-            if self._live is not None:
-                size = self._spec.action_size
-                coordinator.serve_live(HostThread(self._live, size, _new_bell(stack), coordinator.blame))
+            live = self._preparation.live
+            if live is not None:
+                size = self._preparation.spec.action_size
+                coordinator.serve_live(HostThread(live, size, new_bell(stack), coordinator.blame))
             return coordinator.run()
         except ProctorError as error:
             return Ending(error=error)
@@ -311,62 +179,22 @@ class Evaluator:
             for watcher in self._watchers:
                 watcher.ended()
 
-    def _video_path(self, episode: Episode) -> Path | None:
-        if episode.index >= self._videos:
-            return None
-        return self._directory.path / self._directory.video(episode.task, episode.index)
-
-    def _conclude(
-        self, table: EpisodeTable, session: int, ending: Ending, identity: Identity, spec: PolicySpec
-    ) -> Evaluation:
+    def _conclude(self, table: EpisodeTable, session: int, ending: Ending) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error = ending.error
         records: list[EpisodeRecord] = []
         info: dict[str, Any] = {}
         try:
             table.end_session(session, ending.startup)
-            planned = {episode.key for episode in self._plan}
-            records = [record for record in table.records() if record.key in planned]
-            wall, startup = table.wall_and_startup()
-            info = build_eval_info(
-                self._benchmark.tasks(),
-                records,
-                directory=self._directory.path,
-                wall_seconds=wall,
-                startup_seconds=startup,
-                versions=self._versions(identity),
-                run={
-                    "complete": len(records) == len(self._plan),
-                    "n_planned": len(self._plan),
-                    "seed": self._settings.seed,
-                    "reproducible": spec.reproducible,
-                    "identity": identity,
-                },
-            )
-            write_json(self._directory.eval_info, info)
+            records, info = write_result(self._directory, table, self._benchmark.tasks(), self._plan)
             self._directory.remove_leftovers()
         except ProctorError as problem:
             error = error or problem
-        return Evaluation(self._directory.path, self._plan, records, info, ending.stopped_by, error)
-
-    def _versions(self, identity: Identity) -> dict[str, str]:
-        return {
-            "proctor": proctor.__version__,
-            "python": platform.python_version(),
-            **identity["versions"],
-            **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
-            "cpu": identity["cpu"],
-        }
+        return Evaluation(self._directory, self._plan, records, info, ending.stopped_by, error)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:
             watcher.note(message)
-
-
-def _new_bell(stack: ExitStack) -> int:
-    bell = os.eventfd(0, os.EFD_CLOEXEC)
-    stack.callback(os.close, bell)
-    return bell
 
 
 def evaluate_settings(

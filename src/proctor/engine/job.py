@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
 from proctor.errors import ProctorError
+from proctor.store.records import Attempt, EpisodeRecord
+
+
+class Ledger(Protocol):
+    """Where results go, and what is there already: the run's table, or a node's way to it."""
+
+    def records(self) -> list[EpisodeRecord]:
+        """Return every episode that has ended."""
+
+    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+        """Keep results for good."""
 
 
 @dataclass(frozen=True)

@@ -22,3 +22,15 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> list[Episode
             )
         seen.add((task.group, task.task_id))
     return [Episode(task, index, seed + index) for index in range(n_episodes) for task in tasks]
+
+
+def shard_of(plan: Sequence[Episode], shard_id: int, num_shards: int) -> list[Episode]:
+    """Return every `num_shards`-th episode of a plan, from `shard_id` on; the shards together are the plan.
+
+    Because the plan takes the tasks in turn, shards differ by one episode at most. A plan that is extended by
+    more episodes per task extends its shards.
+
+    >>> shard_of("abcdefg", 1, 3)
+    ['b', 'e']
+    """
+    return list(plan[shard_id::num_shards])

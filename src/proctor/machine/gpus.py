@@ -13,7 +13,7 @@ _FIELDS = "index,uuid,name,memory.total,memory.used,driver_version"
 class Gpu(NamedTuple):
     """One GPU that this process may use; memory in bytes."""
 
-    index: int
+    number: int
     uuid: str
     name: str
     memory: int
@@ -39,7 +39,7 @@ def _chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
         return gpus
     chosen: list[Gpu] = []
     for name in filter(None, (part.strip() for part in visible.split(","))):
-        match = [gpu for gpu in gpus if name == str(gpu.index) or (name[0] == "G" and gpu.uuid.startswith(name))]
+        match = [gpu for gpu in gpus if name == str(gpu.number) or (name[0] == "G" and gpu.uuid.startswith(name))]
         if not match:
             break
         chosen += match[:1]

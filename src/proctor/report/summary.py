@@ -27,7 +27,7 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     for part in (*_errors(evaluation.records), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
-    console.print(Text(f"results: {evaluation.directory / 'eval_info.json'}"), soft_wrap=True)
+    console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
     if not evaluation.info["run"]["reproducible"]:

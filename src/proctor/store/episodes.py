@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
@@ -17,6 +17,16 @@ from proctor.store.filesystem import is_network
 from proctor.store.records import Attempt, EpisodeRecord
 
 SCHEMA_VERSION = 1
+
+
+class Session(NamedTuple):
+    """A stretch of time in which one process worked on a run."""
+
+    started_at: float
+    ended_at: float
+    workers: int
+    startup: float
+
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -162,24 +172,57 @@ class EpisodeTable:
                 "UPDATE sessions SET ended_at = ?, startup = ? WHERE id = ?", (time.time(), startup, session)
             )
 
-    def wall_and_startup(self) -> tuple[float, float]:
-        """Return the wall seconds of all sessions and their start-up seconds.
-
-        A session that was killed counts until the last episode that it finished.
-        """
+    def sessions(self) -> list[Session]:
+        """Return every session. One that was killed counts until the last episode that it finished."""
         with _explained(self.path):
             rows = self._db.execute(
-                "SELECT started_at, ended_at, coalesce(startup, 0), "
+                "SELECT started_at, ended_at, coalesce(workers, 0), coalesce(startup, 0), "
                 "coalesce((SELECT min(started_at) FROM sessions t WHERE t.id > s.id), 9e99) FROM sessions s"
             ).fetchall()
-            wall = 0.0
-            for start, end, _, following in rows:
+            found = []
+            for start, end, workers, startup, following in rows:
                 last = self._db.execute(
-                    "SELECT max(ended_at) FROM episodes WHERE ended_at >= ? AND ended_at < ?",
-                    (start, following),
+                    "SELECT max(ended_at) FROM episodes WHERE ended_at >= ? AND ended_at < ?", (start, following)
                 ).fetchone()[0]
-                wall += (end or last or start) - start
-        return wall, sum(row[2] for row in rows)
+                found.append(Session(start, end or last or start, workers, startup))
+        return found
+
+    def wall_and_startup(self) -> tuple[float, float]:
+        """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
+        sessions = sorted(self.sessions())
+        wall = reached = 0.0
+        for session in sessions:
+            wall += max(0.0, session.ended_at - max(reached, session.started_at))
+            reached = max(reached, session.ended_at)
+        return wall, sum(session.startup for session in sessions)
+
+    def absorb(self, source: EpisodeTable) -> None:
+        """Take over what another run of the same plan holds, all or nothing. What is here already stays.
+
+        Doing it again changes nothing. Whether both tell the same of an episode is for the caller to see.
+        """
+        columns = ", ".join((*_COLUMNS, "ended_at"))
+        better = ", ".join(f"{column} = excluded.{column}" for column in (*_COLUMNS[4:], "ended_at"))
+        sessions = source.sessions()
+        with _explained(self.path):
+            self._db.execute("ATTACH ? AS source", (f"{source.path.absolute().as_uri()}?mode=ro",))
+            try:
+                with self._transaction():
+                    self._db.execute(
+                        f"INSERT INTO episodes ({columns}) SELECT {columns} FROM source.episodes WHERE true "
+                        f"ON CONFLICT DO UPDATE SET {better} "
+                        "WHERE episodes.status = 'error' AND excluded.status = 'finished'"
+                    )
+                    self._db.execute(
+                        "INSERT INTO attempts SELECT * FROM source.attempts EXCEPT SELECT * FROM attempts"
+                    )
+                    self._db.executemany(
+                        "INSERT INTO sessions (started_at, ended_at, workers, startup) SELECT ?1, ?2, ?3, ?4 "
+                        "WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE started_at = ?1 AND workers = ?3)",
+                        sessions,
+                    )
+            finally:
+                self._db.execute("DETACH source")
 
 
 @contextmanager

@@ -54,13 +54,11 @@ def cpu_kind() -> str:
 
 def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:
     """Raise `IdentityError` with every difference, if there is one."""
-    before, now = _flat(stored), _flat(wanted)
     lines = [
-        "  {}: the run has {}, this command gives {}".format(key, *_difference(before.get(key), now.get(key)))
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
+        f"  {key}: the run has {before}, this command gives {now}"
+        for key, before, now in differences(stored, wanted)
     ]
-    if str(before.get("policy.fingerprint")).startswith(UNKNOWN):
+    if str(_flat(stored).get("policy.fingerprint")).startswith(UNKNOWN):
         lines.append("  (a live policy without a `fingerprint` attribute cannot be known again; give it one)")
     if lines:
         raise IdentityError(
@@ -68,6 +66,16 @@ def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:
             + "\n".join(lines)
             + "\nUse the same settings to go on with it, or a new --output_dir."
         )
+
+
+def differences(first: Identity, second: Identity) -> list[tuple[str, str, str]]:
+    """Return the dotted name and both values, as short texts, of everything in which two identities differ."""
+    before, now = _flat(first), _flat(second)
+    return [
+        (key, *_difference(before.get(key), now.get(key)))
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

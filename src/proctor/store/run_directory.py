@@ -2,7 +2,7 @@
 
 run.sqlite       every episode, the moment it ends
 config.yaml      the resolved settings
-eval_info.json   the result, in LeRobot's schema and more
+eval_info.json   the result, in LeRobot's schema and more (of a shard: shard_K_of_N.json)
 videos/          eval_episode_N.mp4 per task
 logs/            what simulators and policies printed
 lock             held by the process that writes
@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -51,16 +51,42 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
 
 
-class RunDirectory:
-    """The layout of a run directory. It owns no open file: `table()` opens the store."""
+class Shard(NamedTuple):
+    """One of several parts of a plan, counted from 0."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    number: int
+    of: int
 
     @property
-    def eval_info(self) -> Path:
-        """Where the result goes."""
-        return self.path / EVAL_INFO
+    def name(self) -> str:
+        """What its directory and its result are called.
+
+        >>> Shard(0, 3).name
+        'shard_0_of_3'
+        """
+        return f"shard_{self.number}_of_{self.of}"
+
+
+SHARD_DIRECTORIES = "shard_*_of_*"
+
+
+class RunDirectory:
+    """The layout of a run directory. It owns no open file: `table()` opens the store.
+
+    Args:
+        path: where the run lies; its shards lie in directories of their own below.
+        shard: the part of the run that this directory is for.
+    """
+
+    def __init__(self, path: Path, shard: Shard | None = None) -> None:
+        self.shard = shard
+        # `--resume` names a shard's own directory.
+        self.path = path if shard is None or path.name == shard.name else path / shard.name
+
+    @property
+    def result(self) -> Path:
+        """Where the result goes. A part's is not called as the whole's, lest it be taken for it."""
+        return self.path / (EVAL_INFO if self.shard is None else f"{self.shard.name}.json")
 
     @property
     def logs(self) -> Path:
@@ -70,6 +96,14 @@ class RunDirectory:
     def holds_a_run(self) -> bool:
         """Whether there is something to resume."""
         return (self.path / DATABASE).exists()
+
+    def stored_identity(self) -> Identity | None:
+        """Return what the run that lies here depends on; `None` if there is none."""
+        if not self.holds_a_run():
+            return None
+        with EpisodeTable(self.path / DATABASE) as table:
+            identity: Identity | None = table.meta("identity")
+            return identity
 
     def check_usable(self) -> None:
         """Refuse a path that is a file."""
@@ -117,12 +151,13 @@ class RunDirectory:
                 log.unlink(missing_ok=True)
 
 
-def open_run(table: EpisodeTable, identity: Identity, plan: Sequence[Episode], directory: Path) -> list[Episode]:
-    """Match a plan with what the table holds; returns the episodes that are still to run.
+def open_run(
+    table: EpisodeTable, identity: Identity, plan: Sequence[Episode], per_task: int, directory: Path
+) -> list[Episode]:
+    """Match a plan, or a shard of it, with what the table holds; returns the episodes that are still to run.
 
     A fresh table takes the identity. An existing one must have the same; more episodes per task extend it.
     """
-    per_task = max(episode.index for episode in plan) + 1
     stored = table.meta("identity")
     if stored is None:
         table.set_meta("identity", identity)

@@ -1,0 +1,98 @@
+"""`proctor merge`: put shards, or partial runs of one plan, together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from proctor.engine.merging import Merged, merge_runs
+from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError, did_you_mean
+from proctor.report.console import PatientConsole, count
+from proctor.report.summary import print_summary
+
+_USAGE = """Put shards, or partial runs of one plan, together into one run.
+
+usage: proctor merge DIR... [--output_dir=DIR]
+
+  proctor merge outputs/sweep                        the shards in outputs/sweep, into outputs/sweep itself
+  proctor merge node1/run node2/run --output_dir=all
+
+A DIR is a run directory, or one that holds shard_K_of_N directories. The merged run is what one process would
+have made: same records, same eval_info.json; `proctor eval --resume` finishes what is missing.
+Exit status: 0 complete, 3 episodes are missing or ended in an error, 1 two runs contradict each other,
+2 they do not belong together."""
+
+_MOST_TASKS = 8
+
+
+def merge_command(arguments: Sequence[str]) -> int:
+    """Run `proctor merge`; returns the exit status."""
+    console = PatientConsole()
+    if any(argument in ("-h", "--help") for argument in arguments):
+        console.print(_USAGE, markup=False, highlight=False)
+        return EXIT_OK
+    merged = merge_runs(*_parse(arguments))
+    console.print(
+        Text(f"{count(len(merged.sources), 'run')}: {', '.join(map(str, merged.sources))}"), soft_wrap=True
+    )
+    if merged.twice:
+        console.print(f"{count(merged.twice, 'episode')} ran more than once, with equal digests", highlight=False)
+    print_summary(console, merged.evaluation)
+    return _conclude(merged, Console(stderr=True))
+
+
+def _parse(arguments: Sequence[str]) -> tuple[list[Path], Path | None]:
+    directories, output = [], None
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        name, equals, value = argument.partition("=")
+        if name.replace("-", "_") == "__output_dir":
+            if not equals and not rest:
+                raise UsageError("--output_dir needs a value: --output_dir=DIR")
+            output = Path(value if equals else rest.pop(0))
+        elif argument.startswith("-"):
+            raise UsageError(
+                f"unknown flag {name}.{did_you_mean(name, ['--output_dir'])} See: proctor merge --help"
+            )
+        else:
+            directories.append(Path(argument))
+    if not directories:
+        raise UsageError("name the runs to merge: proctor merge DIR... See: proctor merge --help")
+    return directories, output
+
+
+def _conclude(merged: Merged, errors: Console) -> int:
+    resume = f"proctor eval --resume={shlex.quote(str(merged.evaluation.directory))}"
+    if merged.missing:
+        gaps = [f"{task} {_ranges(indices)}" for task, indices in merged.missing.items()]
+        more = f" and {len(gaps) - _MOST_TASKS} more tasks" if len(gaps) > _MOST_TASKS else ""
+        total = sum(map(len, merged.missing.values()))
+        errors.print(
+            Text(f"{count(total, 'episode')} missing: {'; '.join(gaps[:_MOST_TASKS])}{more}"), soft_wrap=True
+        )
+        errors.print(Text(f"To run them: {resume}"), soft_wrap=True)
+        return EXIT_EPISODE_ERRORS
+    if any(record.status == "error" for record in merged.evaluation.records):
+        errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
+        return EXIT_EPISODE_ERRORS
+    return EXIT_OK
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """Return numbers in short.
+
+    >>> _ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][1] + 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

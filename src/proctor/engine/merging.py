@@ -1,0 +1,80 @@
+"""Shards or partial runs of one plan, put together into the run that one process would have made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Benchmark
+from proctor.config.files import read_run_settings
+from proctor.config.load import build_settings
+from proctor.config.registry import benchmark_path, load_object
+from proctor.config.wire import to_plain
+from proctor.engine.evaluation import Evaluation
+from proctor.engine.plan import make_plan
+from proctor.errors import UsageError
+from proctor.store.filesystem import prepare_directory
+from proctor.store.lock import RunLock
+from proctor.store.merge import check_runs, find_runs, take_over
+from proctor.store.result import write_result
+from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The merged run, what it was made from, and what is missing: indices by task, in plan order."""
+
+    evaluation: Evaluation
+    sources: Sequence[Path]
+    twice: int
+    missing: dict[str, list[int]]
+
+
+def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merged:
+    """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
+
+    Args:
+        directories: runs, or directories that hold shards.
+        output: the merged run's directory; by default where the shards lie.
+
+    Raises:
+        UsageError: a directory holds no run, or the runs do not belong together.
+        StoreError: two runs contradict each other.
+    """
+    target = RunDirectory((output or _common_place(directories)).absolute())
+    target.check_usable()
+    runs = find_runs([*directories, target.path] if target.holds_a_run() else directories)
+    sources = check_runs(runs, target.path)
+    tree = read_run_settings(runs[0])
+    tree["eval"] = {**tree["eval"], "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
+    settings = build_settings(tree)
+    benchmark_class: type[Benchmark] = load_object(benchmark_path(settings.env.type))
+    tasks = benchmark_class(settings.env).tasks()
+    plan = make_plan(tasks, sources.per_task, settings.seed)
+    prepare_directory(target.path, len(plan))
+    with ExitStack() as stack:
+        stack.enter_context(RunLock(target.path))
+        target.remove_leftovers()
+        table = stack.enter_context(target.table())
+        take_over(sources, target, table)
+        target.write_config(to_plain(settings))
+        records, info = write_result(target, table, tasks, plan)
+    ended = {record.key for record in records}
+    missing: dict[str, list[int]] = defaultdict(list)
+    for episode in plan:
+        if episode.key not in ended:
+            missing[episode.task.name].append(episode.index)
+    return Merged(Evaluation(target, plan, records, info), runs, sources.twice, dict(missing))
+
+
+def _common_place(directories: Sequence[Path]) -> Path:
+    places = {
+        directory.absolute().parent if directory.match(SHARD_DIRECTORIES) else directory.absolute()
+        for directory in directories
+    }
+    if len(places) > 1:
+        raise UsageError("these runs lie in several places: name the merged one with --output_dir=DIR.")
+    return places.pop()

@@ -1,0 +1,226 @@
+"""What has to be ready before the first episode: the policy, a GL that draws, and what makes a result its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.config.registry import benchmark_path, load_object, policy_path
+from proctor.config.settings import PolicySettings, Settings
+from proctor.config.wire import to_plain
+from proctor.engine.crew import WorkerRecipe
+from proctor.engine.hosts import HostProcess, HostRecipe
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.placement import choose_placement
+from proctor.engine.rollout import View
+from proctor.engine.seat import check_fit
+from proctor.errors import NoPicturesError, UsageError
+from proctor.machine.cores import usable_cores
+from proctor.machine.memory import available_memory
+from proctor.policies.protocol import Policy, PolicySpec
+from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields, installed_versions
+
+
+@dataclass(frozen=True)
+class Served:
+    """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
+
+    spec: PolicySpec
+    policy: Policy | None = None
+    hosts: Sequence[HostProcess] = ()
+
+    def stop(self, patience: float) -> None:
+        """End the hosts."""
+        for host in self.hosts:
+            host.stop(patience)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """All that is settled before the first episode. `videos` is how many per task can be drawn."""
+
+    served: Served
+    renderer: Renderer | None
+    identity: Identity
+    videos: int
+
+
+class Preparation:
+    """Gets a benchmark and a policy ready on this machine.
+
+    Args:
+        settings: all settings, validated.
+        logs: where the policy's process writes.
+        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
+    """
+
+    def __init__(self, settings: Settings, logs: Path, live_policy: Policy | None = None) -> None:
+        self._settings, self._logs, self.live = settings, logs, live_policy
+        self._benchmark_path = benchmark_path(settings.env.type)
+        benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
+        self.benchmark = benchmark_class(settings.env)
+        self.spec: BenchmarkSpec = self.benchmark.spec.renamed(settings.rename_map)
+        self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
+        self._policy_settings: PolicySettings = settings.policy
+
+    def keep_batch(self, stored: Identity | None) -> None:
+        """Ask the policy for the batch shape that a run has begun with, where the settings leave it open."""
+        if stored is not None and getattr(self._policy_settings, "batch_size", None) == 0:
+            batch = stored["policy"]["batch"]
+            self._policy_settings = dataclasses.replace(self._policy_settings, **{"batch_size": batch})
+
+    def prepare(self, stack: ExitStack, interrupts: Interrupts, tell: Callable[[str], None]) -> Ready:
+        """Load the policy, find a renderer, and say what the results will depend on.
+
+        Raises:
+            UsageError: something does not fit or is not there.
+            Interrupted: a signal came first.
+        """
+        served = self._prepare_policy(stack, interrupts)
+        try:
+            check_fit(served.spec, self.spec)
+            renderer, videos = self._choose_renderer(served.spec, tell)
+            return Ready(served, renderer, self._identity(served.spec, renderer), videos)
+        except BaseException:
+            served.stop(0.0)
+            raise
+
+    def _prepare_policy(self, stack: ExitStack, interrupts: Interrupts) -> Served:
+        """Load the policy where it will run, as far as that is known, and learn what it needs.
+
+        The host is started first of all: a policy that does not load or does not fit is refused before any
+        simulator starts. A light policy is cheap enough to be made here, only to be asked.
+        """
+        if self.live is not None:
+            return Served(self.live.spec, policy=self.live)
+        policy_class: type[Policy] = load_object(self._policy_path)
+        settings = self._policy_settings
+        inline = not self._settings.eval.use_async_envs
+        if settings.python is None and (policy_class.light or inline):
+            policy = policy_class.from_settings(settings, self.spec)
+            if inline or settings.placement != "central":
+                return Served(policy.spec, policy=policy)
+        # All start loading before the first is waited for.
+        hosts = [HostProcess(recipe, new_bell(stack), generation=1) for recipe in self._host_recipes()]
+        try:
+            specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
+            for spec, host in zip(specs, hosts, strict=True):
+                if (spec.identity, spec.batch) != (specs[0].identity, specs[0].batch):
+                    raise UsageError(
+                        f"--policy.device names devices that give different bits: {specs[0].identity} and "
+                        f"{spec.identity} ({host.recipe.settings.get('device')}). Use devices of one kind."
+                    )
+        except BaseException:
+            for host in hosts:
+                host.stop(0.0)
+            raise
+        return Served(specs[0], hosts=hosts)
+
+    def _host_recipes(self) -> list[HostRecipe]:
+        """Return a recipe per device that the policy is to run on."""
+        settings = self._policy_settings
+        devices = [name.strip() for name in (getattr(settings, "device", None) or "").split(",")]
+        plain = to_plain(settings)
+        return [
+            HostRecipe(
+                policy=self._policy_path,
+                settings={**plain, "device": device} if device else plain,
+                benchmark=self.spec.to_wire(),
+                log=self._logs / ("host.log" if number == 0 else f"host-{number}.log"),
+                python=settings.python,
+            )
+            for number, device in enumerate(devices)
+        ]
+
+    def place(self, served: Served, pending: Sequence[Episode], workers: int) -> Served:
+        """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
+        asked = self._policy_settings.placement
+        if not served.hosts or asked == "central" or self._policy_settings.python is not None:
+            return served
+        if asked == "auto":
+            asks = sum(episode.task.max_steps for episode in pending) / (served.spec.action_steps or 1)
+            cost = served.hosts[0].cost if len(served.hosts) == 1 else None
+            asked = choose_placement(cost, asks, workers, usable_cores(), available_memory() // 2)
+        if asked == "central":
+            return served
+        served.stop(1.0)
+        return Served(served.spec)
+
+    def _choose_renderer(self, spec: PolicySpec, tell: Callable[[str], None]) -> tuple[Renderer | None, int]:
+        """Find a GL that works if anything will be drawn; without one, videos are left out."""
+        looks = View.of(spec, self.spec).drawn
+        videos = self._settings.eval.max_episodes_rendered
+        if not self.benchmark.uses_gl or not (looks or videos):
+            return None, videos
+        try:
+            return find_renderer(), videos
+        except NoPicturesError as error:
+            if looks:
+                raise
+            tell(f"no videos: {error}")
+            return None, 0
+
+    def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
+        looks = View.of(spec, self.spec).drawn
+        fingerprint = spec.fingerprint
+        if fingerprint is None:
+            # Nobody can tell whether it is the same policy next time: such a run is never resumed.
+            fingerprint = f"{UNKNOWN} {uuid.uuid4()}"
+        tasks = self.benchmark.tasks()
+        return cast(
+            Identity,
+            to_plain(
+                {
+                    "env": identity_fields(self._settings.env),
+                    "tasks": [task.name for task in tasks],
+                    "prompts": [task.prompt for task in tasks],
+                    "seed": self._settings.seed,
+                    "policy": {
+                        "type": self._settings.policy.type,
+                        "fingerprint": fingerprint,
+                        "batch": spec.batch,
+                        **spec.identity,
+                    },
+                    "rename_map": self._settings.rename_map,
+                    "renderer": renderer.name if renderer is not None and looks else None,
+                    "cpu": cpu_kind(),
+                    "versions": installed_versions(self.benchmark.distributions()),
+                }
+            ),
+        )
+
+    def recipe(self, ready: Ready, served: Served) -> WorkerRecipe:
+        """Return what a worker needs to start."""
+        s = self._settings
+        in_worker = not served.hosts and self.live is None
+        return WorkerRecipe(
+            benchmark=self._benchmark_path,
+            env=to_plain(s.env),
+            policy_spec=served.spec.to_wire(),
+            logs=self._logs,
+            environment=self._gl_environment(ready.renderer),
+            policy=self._policy_path if in_worker else None,
+            policy_settings=to_plain(self._policy_settings) if in_worker else None,
+            video_fps=s.eval.video_fps,
+            rename_map=s.rename_map,
+        )
+
+    def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
+        if not self.benchmark.uses_gl:
+            return {}
+        return NO_GL if renderer is None else renderer.env
+
+
+def new_bell(stack: ExitStack) -> int:
+    """Return an eventfd that lives as long as `stack`."""
+    bell = os.eventfd(0, os.EFD_CLOEXEC)
+    stack.callback(os.close, bell)
+    return bell

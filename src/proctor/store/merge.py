@@ -1,0 +1,145 @@
+"""Several runs of one plan as one: what they share, where they contradict each other, and taking them over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.errors import IdentityError, StoreError, UsageError
+from proctor.store.episodes import EpisodeTable
+from proctor.store.identity import Identity, differences
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Runs that belong together."""
+
+    directories: Sequence[Path]
+    identity: Identity
+    per_task: int
+    reproducible: bool
+    twice: int
+    """How many episodes more than one of them has finished, with equal digests."""
+
+
+def find_runs(directories: Iterable[Path]) -> list[Path]:
+    """Return the runs in the given directories: the directory itself, and its shards. Raises `UsageError`."""
+    found: dict[Path, None] = {}
+    for directory in directories:
+        inside = [directory, *sorted(directory.glob(SHARD_DIRECTORIES))]
+        runs = [place.absolute() for place in inside if (place / DATABASE).exists()]
+        if not runs:
+            raise UsageError(f"{directory} holds no run and no shards of one: there is no {DATABASE}.")
+        found.update(dict.fromkeys(runs))
+    return list(found)
+
+
+def check_runs(directories: Sequence[Path], output: Path) -> Sources:
+    """Make sure that runs are of one plan and contradict each other nowhere; `output` may be one of them.
+
+    Raises:
+        IdentityError: two have other settings, policies or machines; says in what.
+        StoreError: two have other results of the same episode; shows both.
+    """
+    with ExitStack() as stack:
+        tables = [stack.enter_context(_reading(directory)) for directory in directories]
+        identities = [table.meta("identity") for table in tables]
+        for directory, identity in zip(directories, identities, strict=True):
+            _check_same(directories[0], identities[0], directory, identity)
+        finished = [
+            {record.key: record for record in table.records() if record.status == "finished"} for table in tables
+        ]
+        _check_results(directories, finished)
+        apart = [records for place, records in zip(directories, finished, strict=True) if place != output]
+        return Sources(
+            directories,
+            identities[0],
+            per_task=max(table.meta("n_episodes") or 0 for table in tables),
+            reproducible=all(table.meta("reproducible") for table in tables),
+            twice=sum(count > 1 for count in Counter(key for records in apart for key in records).values()),
+        )
+
+
+def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> None:
+    """Bring everything of the sources into one run: videos first, so that no record names a missing one."""
+    table.set_meta("identity", sources.identity)
+    table.set_meta("n_episodes", sources.per_task)
+    table.set_meta("reproducible", sources.reproducible)
+    for directory in sources.directories:
+        if directory == output.path:
+            continue
+        with _reading(directory) as source:
+            for record in source.records():
+                if record.video_path is not None and (directory / record.video_path).exists():
+                    _bring(directory / record.video_path, output.path / record.video_path)
+            table.absorb(source)
+
+
+def _reading(directory: Path) -> EpisodeTable:
+    return EpisodeTable(directory / DATABASE, read_only=True)
+
+
+def _check_same(first: Path, expected: Identity | None, second: Path, identity: Identity | None) -> None:
+    if expected is None or identity is None:
+        raise UsageError(f"{second if identity is None else first} was never started: it holds no settings.")
+    lines = [f"  {key}: {before} and {now}" for key, before, now in differences(expected, identity)]
+    if lines:
+        raise IdentityError(
+            f"{first} and {second} are not runs of one plan; a rate over both would mean nothing:\n"
+            + "\n".join(lines)
+        )
+
+
+def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeKey, EpisodeRecord]]) -> None:
+    first: dict[EpisodeKey, tuple[Path, EpisodeRecord]] = {}
+    conflicts: list[str] = []
+    for directory, records in zip(directories, finished, strict=True):
+        for key, record in records.items():
+            where, other = first.setdefault(key, (directory, record))
+            if other.digest != record.digest:
+                conflicts.append(
+                    f"  {record.task} episode {record.episode_index}:\n"
+                    f"    {where}: {_describe(other)}\n    {directory}: {_describe(record)}"
+                )
+    if conflicts:
+        more = f"\n  and {len(conflicts) - _MOST_SHOWN} more" if len(conflicts) > _MOST_SHOWN else ""
+        raise StoreError(
+            "the same episode came out differently, so one of these runs is not what it says:\n"
+            + "\n".join(conflicts[:_MOST_SHOWN])
+            + more
+            + "\nNothing was merged. Leave out the run that you do not trust."
+        )
+
+
+def _describe(record: EpisodeRecord) -> str:
+    return (
+        f"{'success' if record.success else 'failure'}, {record.steps} steps, sum of rewards {record.sum_reward}, "
+        f"digest {(record.digest or 'none')[:16]}"
+    )
+
+
+def _bring(video: Path, target: Path) -> None:
+    if target.exists():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(video, target)
+        except OSError:  # another file system, or one without links
+            partial = target.with_name(f"{target.name}.part")
+            shutil.copy2(video, partial)
+            partial.replace(target)
+    except OSError as error:
+        raise StoreError(
+            f"cannot copy {video} to {target}: {error.strerror or error}. Free some space."
+        ) from error
