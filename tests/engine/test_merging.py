@@ -28,7 +28,7 @@ def run_shards(place: Path, numbers: tuple[int, ...] = (0, 1, 2), **options: Any
 
 def alike(info: dict[str, Any]) -> dict[str, Any]:
     """Return what of a result must not depend on how it was run."""
-    kept = json.loads(json.dumps(info))
+    kept: dict[str, Any] = json.loads(json.dumps(info))
     del kept["timing"]
     for name in ("eval_s", "eval_ep_s"):
         del kept["overall"][name]
