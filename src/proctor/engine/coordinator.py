@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
-from proctor.engine.child import describe_exit
+from proctor.config.interpreter import describe_exit
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
-from proctor.engine.child import Child, describe_exit
+from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed
