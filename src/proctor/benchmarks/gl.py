@@ -42,6 +42,11 @@ class Renderer(NamedTuple):
         """The environment variables that make a process draw with it."""
         return gl_environment(self.backend)
 
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return _is_software(self.name)
+
 
 class Trial(NamedTuple):
     """What came of drawing a frame with a backend: a renderer and the time it took, or a complaint."""
@@ -54,7 +59,11 @@ class Trial(NamedTuple):
     @property
     def software(self) -> bool:
         """Whether the processor draws, and no GPU."""
-        return any(word in self.name.lower() for word in _SOFTWARE)
+        return _is_software(self.name)
+
+
+def _is_software(name: str) -> bool:
+    return any(word in name.lower() for word in _SOFTWARE)
 
 
 def gl_environment(backend: str) -> dict[str, str]:

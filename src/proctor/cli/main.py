@@ -15,6 +15,7 @@ from proctor.report.console import PatientConsole
 
 # Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
 COMMANDS = {
+    "autotune": ("proctor.cli.autotune:autotune_command", "measure this machine and print the best command"),
     "eval": ("proctor.cli.eval:eval_command", "evaluate a policy on a benchmark"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),

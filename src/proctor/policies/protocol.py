@@ -100,6 +100,20 @@ class Cost(NamedTuple):
     memory: int
 
 
+class Pass(NamedTuple):
+    """What a forward pass of a batch size was measured to take.
+
+    Attributes:
+        rows: rows in it, all of them used.
+        alone: seconds from question to answer while nothing else runs.
+        busy: seconds from one answer to the next while every lane has something to do.
+    """
+
+    rows: int
+    alone: float
+    busy: float
+
+
 class Actions(NamedTuple):
     """What `Policy.act` returns: per row, a chunk of shape (steps, action_size) and the new memory."""
 
@@ -139,6 +153,10 @@ class Policy(ABC):
     def cost(self) -> Cost | None:
         """What it was measured to cost, where it has measured that; the placement is chosen by it."""
         return None
+
+    def passes(self, sizes: Sequence[int]) -> list[Pass]:
+        """Measure forward passes of several batch sizes, of those that the policy can run at; `autotune` asks."""
+        return []
 
     @abstractmethod
     def act(
