@@ -66,6 +66,11 @@ class PolicySpec:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it says that it runs on a GPU."""
+        return self.identity.get("device", "cpu") != "cpu"
+
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries between processes."""
         return asdict(self)

@@ -86,7 +86,7 @@ def _corrected(forecast: Forecast, correction: float, measured: Measured) -> For
 
 def _flags(best: Forecast, measured: Measured) -> dict[str, str]:
     flags = {"eval.batch_size": str(best.choice.workers)}
-    if measured.brain.passes and measured.brain.on_gpu:
+    if measured.brain.passes and measured.brain.spec.on_gpu:
         flags["policy.batch_size"] = str(best.choice.rows)
     if not measured.brain.in_worker:
         flags["policy.placement"] = best.choice.placement

@@ -140,7 +140,7 @@ def _demands(m: Measured, choice: Choice, workers: int) -> tuple[Round, Service 
     crossing = max(0.0, m.alone.wait - taken.alone) if brain.passes else CROSSING
     own = Round(own.core + min(crossing, own.core), own.gpu, own.delay)
     lanes = brain.spec.lanes
-    if brain.on_gpu:
+    if brain.spec.on_gpu:
         return own, Service(taken.rows, lanes, gpu=taken.busy, delay=max(0.0, taken.alone - taken.busy))
     if brain.passes:
         return own, Service(taken.rows, lanes, core=taken.busy * lanes)

@@ -17,8 +17,9 @@ from proctor.engine.preparation import Preparation, Ready
 from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, memory_of, visible_gpus
 from proctor.machine.memory import available_memory
+from proctor.machine.processes import cpu_seconds
 from proctor.policies.protocol import Cost, Pass, PolicySpec
-from proctor.tuning.probe import Probe, Stretch, cpu_seconds
+from proctor.tuning.probe import Probe, Stretch
 
 BATCHES = (8, 16, 32, 64)
 """Rows in a forward pass that are tried on a GPU."""
@@ -61,11 +62,6 @@ class Brain:
     passes: Sequence[Pass]
     core: float
     gpu_memory: int | None
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether forward passes take the GPU's time."""
-        return self.spec.identity.get("device", "cpu") != "cpu"
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import select
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,11 +17,11 @@ from proctor.engine.hosts import Host, Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
 from proctor.errors import RunError
+from proctor.machine.processes import cpu_seconds, peak_memory
+from proctor.policies.protocol import PolicySpec
 from proctor.store.records import EpisodeRecord
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _POLITE_SECONDS = 2.0
-_WARM_UP_STEPS = 3
 _SPANS = ("simulate", "draw", "wait")
 
 
@@ -81,6 +79,7 @@ class Probe:
         self._recipe, self._tasks, self._host = recipe, tasks, host
         self._limits, self._interrupts = limits, interrupts
         self._workers: list[Worker] = []
+        self._chunk = PolicySpec.from_wire(recipe.policy_spec).action_steps
         self._seed = 0
         self.startup = self.build = 0.0
 
@@ -101,20 +100,21 @@ class Probe:
     @property
     def memory(self) -> int:
         """The most bytes that a worker has taken so far."""
-        return max((_peak_memory(worker.child.process.pid) for worker in self._workers), default=0)
+        return max((peak_memory(worker.child.process.pid) for worker in self._workers), default=0)
 
     def run(self, workers: int, seconds: float) -> Stretch:
         """Let that many workers play at the same time, for about so long, after a short warm-up."""
         while len(self._workers) < workers:
             self._workers.append(Worker(len(self._workers), self._recipe, self._host))
-        first = self._play(_WARM_UP_STEPS)
+        # Whole chunks: part of one would count as a whole question.
+        chunk = self._chunk or 1
+        first = self._play(2 * chunk)
         self.build = max(record.timing["build"] for record in first)
-        warm = _Sum(self._play(_WARM_UP_STEPS))
-        asks = max(2, round(seconds / warm.per_ask(*_SPANS)))
-        # At the least two asks in a stretch: a first one looks at what the reset left.
-        most = max(2, int(min(task.max_steps for task in self._tasks) / (warm.steps / warm.asks)))
-        stretches = max(1, math.ceil(asks / most))
-        length = math.ceil(asks / stretches * warm.steps / warm.asks)
+        warm = _Sum(self._play(2 * chunk))
+        longest = max(1, min(task.max_steps for task in self._tasks) // chunk)
+        asks = max(2, math.ceil(seconds / warm.per_ask(*_SPANS)))
+        stretches = math.ceil(asks / longest)
+        length = math.ceil(asks / stretches) * chunk
         pids = [worker.child.process.pid for worker in self._workers]
         before = sum(map(cpu_seconds, pids))
         total = _Sum([record for _ in range(stretches) for record in self._play(length)])
@@ -177,22 +177,3 @@ class _Sum:
 
     def per_ask(self, *spans: str) -> float:
         return self.seconds(*spans) / self.asks
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the seconds of a core that a process has used, threads included."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-    except (OSError, IndexError):
-        return 0.0
-
-
-def _peak_memory(pid: int) -> int:
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
