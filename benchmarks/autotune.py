@@ -2,9 +2,9 @@
 
     python benchmarks/autotune.py CHECKPOINT [--device=cuda] [--rounds=2] [--episodes=96] [--chunk=10] [--scaling]
 
-CHECKPOINT is a LeRobot checkpoint, or `expert` or `random`. After autotune, the recommended settings and at least four others
-run in turn, round by round, so that a machine whose speed changes treats all alike. Printed: steps a second once all
-workers are at work, as a share of the best; and the prediction over what the recommended run did.
+CHECKPOINT is a LeRobot checkpoint, or `expert` or `random`. After autotune, the recommended settings and at least
+four others run in turn, round by round, so that a machine whose speed changes treats all alike. Printed: steps a
+second once all workers are at work, as a share of the best; the prediction over what the recommended run did.
 With --scaling: the same for 1, 2, 4, ... workers, as a share of ideal scaling from one.
 """
 
