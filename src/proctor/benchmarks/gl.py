@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from proctor.config.interpreter import package_environment
 from proctor.errors import NoPicturesError
@@ -17,6 +17,10 @@ from proctor.errors import NoPicturesError
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
 _TRIAL_SECONDS = 120
+_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
+
+RenderDevice = Literal["auto", "gpu", "cpu"]
+"""What is to draw; auto: whatever draws first."""
 
 
 NO_GL = {"MUJOCO_GL": "disable"}
@@ -34,6 +38,11 @@ class Renderer(NamedTuple):
         """The environment variables that make a process draw with it."""
         return gl_environment(self.backend)
 
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return any(word in self.name.lower() for word in _SOFTWARE)
+
 
 def gl_environment(backend: str) -> dict[str, str]:
     """Return the environment that selects a backend.
@@ -44,8 +53,8 @@ def gl_environment(backend: str) -> dict[str, str]:
     return env if backend == "glfw" else {**env, "PYOPENGL_PLATFORM": backend}
 
 
-def find_renderer(python: str | None = None) -> Renderer:
-    """Return the first backend that works; `MUJOCO_GL` in the environment decides if it is set.
+def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> Renderer:
+    """Return the first backend that works, on that device; `MUJOCO_GL` in the environment decides if it is set.
 
     Raises:
         NoPicturesError: none works; the message has the command that mends it.
@@ -55,9 +64,18 @@ def find_renderer(python: str | None = None) -> Renderer:
     for backend in (chosen,) if chosen else BACKENDS:
         trial = _try(backend, python or sys.executable)
         if trial.returncode == 0:
-            return Renderer(backend, trial.stdout.strip())
+            renderer = Renderer(backend, trial.stdout.strip())
+            if device == "auto" or renderer.software == (device == "cpu"):
+                return renderer
+            complaints.append(f"{backend}: {renderer.name}")
+            continue
         lines = trial.stderr.strip().splitlines()
         complaints.append(f"{backend}: {lines[-1] if lines else f'status {trial.returncode}'}")
+    if device != "auto":
+        raise NoPicturesError(
+            f"--render-device={device}: nothing draws on the {device.upper()} here ({'; '.join(complaints)}). "
+            "Use --render-device=auto to draw with what there is."
+        )
     hint = f"Unset MUJOCO_GL={chosen}, or run: " if chosen else "Run: "
     raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")
 
