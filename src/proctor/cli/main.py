@@ -11,12 +11,14 @@ from rich.text import Text
 import proctor
 from proctor.cli.eval import eval_command
 from proctor.cli.merge import merge_command
+from proctor.cli.parallel import parallel_command
 from proctor.cli.serve import serve_command
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
 from proctor.report.console import PatientConsole
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (eval_command, "evaluate a policy on a benchmark"),
+    "parallel": (parallel_command, "evaluate in several processes at once, and merge them"),
     "merge": (merge_command, "put shards, or partial runs of one plan, together"),
     "serve": (serve_command, "offer a policy to others over openpi's protocol"),
 }
