@@ -19,7 +19,8 @@ from harness import TESTS, Digests, descendants, digests, flags, run_cli, run_ti
 
 from proctor.errors import StoreError
 
-SLOW = {"delay": 0.01}
+SLOW = {"delay": 0.03}
+HANG = {"mischief": "step.hang:*:2:1"}  # every shard, at its third episode
 ONE_WORKER = {"batch_size": 1}
 FAULTY = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise", "at": 20}'}
 
@@ -106,15 +107,22 @@ def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, 
     assert "shard_1_of_3 was killed by SIGKILL (out of memory, or by hand): starting it again" in out
 
 
-def test_a_shard_that_dies_at_every_episode_but_ends_one_each_time_is_never_given_up(
+def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_told_of_once(
     tmp_path: Path, reference: Digests
 ) -> None:
     # Four deaths of one shard, one more than would be allowed in a row.
     mischief = " ".join(f"step.regicide!:b:{index}:2" for index in range(4))
-    done = run_cli(*parallel(tmp_path / "run", env={"mischief": mischief}, display="plain"))
+    done = run_cli(*parallel(tmp_path / "run", env={**SLOW, "mischief": mischief}, display="json"))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("shard_1_of_3 was killed by SIGKILL") == 4
     assert digests(tmp_path / "run") == reference
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    deaths = [event for event in told if "shard_1_of_3 was killed by SIGKILL" in event.get("message", "")]
+    assert len(deaths) == 4
+    # Whoever watches sees one run: every episode once, and one rate over the whole plan.
+    episodes = [event for event in told if event["event"] == "episode"]
+    assert sorted(event["digest"] for event in episodes) == sorted(filter(None, reference.values()))
+    last = [event for event in told if event["event"] == "progress"][-1]
+    assert (last["ended"], last["total"], last["prefix"]["episodes"]) == (12, 12, 12)
 
 
 def test_a_shard_that_always_dies_is_given_up_and_the_others_finish(tmp_path: Path, reference: Digests) -> None:
@@ -163,7 +171,7 @@ def test_a_stop_signal_keeps_what_finished_and_the_same_command_goes_on(
     before = digests(tmp_path / "run")
     assert seen < len(before) < 12  # those in flight were allowed to finish
     assert before.items() <= reference.items()
-    again = run_cli(*parallel(tmp_path / "run", env=SLOW))
+    again = run_cli(*parallel(tmp_path / "run"))
     assert again.returncode == 0, again.stderr
     assert digests(tmp_path / "run") == reference
 
@@ -199,14 +207,14 @@ def test_a_stop_before_the_first_episode_leaves_nothing_behind(tmp_path: Path) -
 def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
     tmp_path: Path, reference: Digests
 ) -> None:
-    process = start_cli(*parallel(tmp_path / "run", env={**SLOW, "mischief": "step.hang:c:*:1"}))
-    wait_until(lambda: stored(tmp_path / "run") >= 2)
+    process = start_cli(*parallel(tmp_path / "run", env=HANG))
+    wait_until(lambda: stored(tmp_path / "run") == 6)
     family = descendants(process.pid)
-    assert len(family) >= 9  # three shards, each with a worker and a host
+    assert len(family) == 9  # three shards, each with a worker and a host
     process.kill()
     process.communicate()
     assert not psutil.wait_procs(family, timeout=20)[1]
-    assert stored(tmp_path / "run") >= 2
+    assert stored(tmp_path / "run") == 6
     again = run_cli(*parallel(tmp_path / "run"))
     assert again.returncode == 0, again.stderr
     assert digests(tmp_path / "run") == reference
@@ -242,6 +250,46 @@ def test_other_settings_in_the_same_directory_are_refused_once(sharded: Path) ->
     done = run_cli(*parallel(sharded, n_episodes=1, seed=5))
     assert done.returncode == 2
     assert done.stderr.count("seed: the run has 1000, this command gives 5") == 1
+
+
+def test_fewer_episodes_than_were_planned_are_refused_in_one_line(sharded: Path) -> None:
+    assert run_cli(*parallel(sharded, n_episodes=2)).returncode == 0
+    done = run_cli(*parallel(sharded, n_episodes=1))
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "was planned with 2 episodes per task, this command asks for 1" in line
+
+
+_TWO_GPUS = """#!/bin/sh
+# Two GPUs; the first has more in use each time that it is asked for.
+case "$1" in
+  --query-gpu=*) echo x >> {counter}
+    echo "0, GPU-a, H200, 1000, $(wc -l < {counter}), 1.0"; echo "1, GPU-b, H200, 1000, 0, 1.0";;
+esac
+"""
+
+_WHERE = """
+import os, pathlib
+(pathlib.Path(__file__).parent / ("sees-" + os.environ.get("CUDA_VISIBLE_DEVICES", "all"))).touch()
+
+def act(observation):
+    return [0.3, 0.1]
+"""
+
+
+def test_a_policy_on_two_gpus_gets_a_shard_on_each(tmp_path: Path) -> None:
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(_TWO_GPUS.format(counter=tmp_path / "counter"))
+    smi.chmod(0o755)
+    (tmp_path / "where.py").write_text(_WHERE)
+    policy = {"path": f"{tmp_path / 'where.py'}:act", "placement": "central"}
+    path = {"PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = run_cli(*parallel(tmp_path / "run", "auto", n_episodes=1, policy=policy), extra_env=path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(place.name for place in (tmp_path / "run").glob("shard_*")) == ["shard_0_of_2", "shard_1_of_2"]
+    # The launcher's own copy, which only settles, sees all.
+    assert sorted(place.name for place in tmp_path.glob("sees-*")) == ["sees-0", "sees-1", "sees-all"]
 
 
 def test_the_merged_run_keeps_the_users_settings_and_can_be_finished_by_one_process(sharded: Path) -> None:
@@ -327,13 +375,15 @@ def test_a_shard_that_cannot_begin_ends_all_with_its_own_complaint(tmp_path: Pat
 
 
 def test_a_second_launcher_on_the_same_directory_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
-    process = start_cli(*parallel(tmp_path / "run", env=SLOW))
+    process = start_cli(*parallel(tmp_path / "run", 2, env=HANG))
     wait_until(lambda: stored(tmp_path / "run") >= 1)
-    second = run_cli(*parallel(tmp_path / "run", env=SLOW))
+    second = run_cli(*parallel(tmp_path / "run", 2, env=HANG))
     assert second.returncode == 2
     assert f"process {process.pid} on " in second.stderr
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    family = descendants(process.pid)
+    process.kill()
+    process.communicate()
+    assert not psutil.wait_procs(family, timeout=20)[1]
 
 
 def test_the_default_directory_is_made_once_for_all_shards(tmp_path: Path) -> None:

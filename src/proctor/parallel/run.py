@@ -26,10 +26,9 @@ from proctor.parallel.settle import Settled, Settling, Wish
 from proctor.parallel.shard import ShardRecipe
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
-from proctor.store.identity import check_identity
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
-from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
+from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
 
 LOCK = "launcher.lock"
 _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
@@ -81,28 +80,30 @@ class _Parallel:
 
     def _run(self) -> Evaluation:
         with Interrupts() as interrupts:
-            identities = [(run, run.stored_identity()) for run in self._earlier]
-            stored = next((identity for _, identity in identities if identity is not None), None)
+            identities = filter(None, (run.stored_identity() for run in self._earlier))
             try:
-                settling = Settling(self._settings, self._wish, stored, self._watcher.note)
+                settling = Settling(self._settings, self._wish, next(identities, None), self._watcher.note)
                 settled = settling.settle(self._preparation, interrupts)
             except Interrupted:
                 return Evaluation(self._target, self._plan, [], {}, interrupts.first)
-            for run, identity in identities:
-                if identity is not None:
-                    check_identity(identity, settled.identity, run.path)
-            already = self._already()
+            already = self._already(settled)
             self._check_not_serial(settled.shards, already)
             self._target.write_config(to_plain(self._settings))
             ending = self._launch(settled, already, interrupts)
             return self._merge(ending)
 
-    def _already(self) -> dict[EpisodeKey, EpisodeRecord]:
-        """Return what earlier sessions have ended; where two tell of an episode, the one that finished it."""
+    def _already(self, settled: Settled) -> dict[EpisodeKey, EpisodeRecord]:
+        """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
+
+        Raises:
+            IdentityError: they are another run's.
+        """
         found: dict[EpisodeKey, EpisodeRecord] = {}
         planned = {episode.key for episode in self._plan}
         for run in self._earlier:
             with EpisodeTable(run.path / DATABASE, read_only=True) as table:
+                if table.meta("identity") is not None:
+                    check_continues(table, settled.identity, self._settings.eval.n_episodes, run.path)
                 for record in table.records():
                     if record.key in planned and (record.key not in found or record.status == "finished"):
                         found[record.key] = record
