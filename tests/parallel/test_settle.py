@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from harness import TESTS, flags, run_cli, tiny_tree
 
 from proctor.benchmarks import gl
-from proctor.benchmarks.gl import RenderDevice, Renderer, find_renderer
+from proctor.benchmarks.gl import RenderDevice, Renderer, Trial, find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation
@@ -30,16 +29,12 @@ def gpu(number: int, used: int = 0, memory: int = 100) -> Gpu:
 def draws(monkeypatch: pytest.MonkeyPatch, **names: str) -> None:
     """Let these backends draw, under these names, and no others."""
 
-    def trial(backend: str, python: str) -> subprocess.CompletedProcess[str]:
+    def trial(backend: str, python: str | None) -> Trial:
         found = names.get(backend)
-        return subprocess.CompletedProcess([], 1, "", "no such library") if found is None else _answer(found)
+        return Trial(backend, complaint="no such library") if found is None else Trial(backend, found, 1.0)
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(gl, "_try", trial)
-
-
-def _answer(name: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess([], 0, f"{name}\n", "")
+    monkeypatch.setattr(gl, "try_backend", trial)
 
 
 @pytest.mark.parametrize("name", [LLVMPIPE, "softpipe", "Software Rasterizer", "Mesa swrast"])

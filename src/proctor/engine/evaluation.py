@@ -20,11 +20,12 @@ from proctor.engine.hosts import HostThread, Interrupted
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job
-from proctor.engine.placement import worker_count
+from proctor.engine.placement import Crew, crew_size
 from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.errors import ProctorError, UsageError
 from proctor.machine.cores import usable_cores
+from proctor.machine.memory import available_memory
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
@@ -101,10 +102,10 @@ class Evaluator:
                 pending = open_run(table, ready.identity, self._plan, episodes, self._directory.path)
                 table.set_meta("reproducible", served.spec.reproducible)
                 self._directory.write_config(to_plain(self._settings))
-                workers = self._worker_count(pending)
-                served = self._preparation.place(served, pending, workers)
-                job = self._job(pending, ready, served, workers)
-                session = table.begin_session(job.workers)
+                crew = self._crew(pending, ready)
+                served = self._preparation.place(served, pending, crew.start)
+                job = self._job(pending, ready, served, crew)
+                session = table.begin_session(crew.start)
                 self._announce(table, job, served)
             except BaseException:
                 served.stop(0.0)
@@ -112,11 +113,11 @@ class Evaluator:
             ending = self._execute(job, served, table, interrupts, stack)
             return self._conclude(table, session, ending)
 
-    def _worker_count(self, pending: Sequence[Episode]) -> int:
+    def _crew(self, pending: Sequence[Episode], ready: Ready) -> Crew:
         asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
-        return worker_count(asked, max(1, len(pending)), usable_cores())
+        return crew_size(asked, max(1, len(pending)), usable_cores(), available_memory() // 2, ready.on_gpu)
 
-    def _job(self, pending: Sequence[Episode], ready: Ready, served: Served, workers: int) -> Job:
+    def _job(self, pending: Sequence[Episode], ready: Ready, served: Served, crew: Crew) -> Job:
         s = self._settings
 
         def video_path(episode: Episode) -> Path | None:
@@ -127,12 +128,13 @@ class Evaluator:
         return Job(
             plan=self._plan,
             pending=pending,
-            workers=workers,
+            crew=crew,
             recipe=self._preparation.recipe(ready, served),
             eval=s.eval,
             limits=s.limits,
             max_open_tasks=s.env.max_parallel_tasks,
             video_path=video_path,
+            on_gpu=ready.on_gpu,
         )
 
     def _announce(self, table: EpisodeTable, job: Job, served: Served) -> None:
@@ -145,7 +147,7 @@ class Evaluator:
         start = RunStart(
             plan=self._plan,
             already=table.records(),
-            workers=job.workers,
+            workers=job.crew.start,
             placement=placement,
             policy=self._settings.policy.path or self._settings.policy.type,
             benchmark=self._benchmark_name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.settings import RunSettings
@@ -43,7 +43,7 @@ class Launcher:
 
     def __init__(self, order: Order, watcher: Watcher, interrupts: Interrupts) -> None:
         self._order, self._watcher, self._interrupts = order, watcher, interrupts
-        self._tally = Tally(order.plan, order.already, workers=0)
+        self._tally = Tally(order.plan, order.already)
         self._known: dict[EpisodeKey, str] = {record.key: record.status for record in order.already}
         self._running: dict[str, ShardProcess] = {}
         self._deaths: dict[str, int] = {}
@@ -182,5 +182,6 @@ class Launcher:
         progress = self._tally.progress(
             steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
             busy=sum(shard.busy for shard in shards),
+            workers=sum(shard.workers for shard in shards),
         )
-        self._watcher.progress(replace(progress, workers=sum(shard.workers for shard in shards)))
+        self._watcher.progress(progress)

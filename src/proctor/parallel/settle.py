@@ -7,6 +7,7 @@ refused in one line before any shard exists.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from typing import NamedTuple
 from proctor.benchmarks.gl import RenderDevice, Renderer, find_renderer
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.preparation import Preparation, Served
+from proctor.engine.placement import crew_size
+from proctor.engine.preparation import Preparation, Ready, Served
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, memory_of, visible_gpus
+from proctor.machine.memory import available_memory
 from proctor.store.identity import Identity
 
 _CUDA = (None, "cuda")
@@ -73,7 +76,7 @@ class Settling:
     ) -> None:
         self._settings, self._wish, self._stored, self._tell = settings, wish, stored, tell
         self._gpus = visible_gpus()
-        self._copy_bytes = 0
+        self._on_gpu, self._copy_bytes = False, 0
         self._shards = 0
 
     def settle(self, preparation: Preparation, interrupts: Interrupts) -> Settled:
@@ -96,10 +99,12 @@ class Settling:
             )
         for note in spec.notes:
             self._tell(note)
-        spread = self._copy_bytes > 0 and len(self._gpus) > 1 and device in _CUDA
-        # Shards must not each take all cores.
-        workers = self._settings.eval.batch_size or max(1, usable_cores() // self._shards)
-        flags = [f"--eval.batch_size={workers}", f"--eval.max_episodes_rendered={ready.videos}"]
+        spread = self._on_gpu and len(self._gpus) > 1 and device in _CUDA
+        flags = [f"--eval.max_episodes_rendered={ready.videos}"]
+        workers = self._workers(ready)
+        if self._shards > 1:
+            # Not what each finds: shards must not all take all cores.
+            flags.append(f"--eval.batch_size={workers}")
         # A shape of 1 is what the same rule gives again.
         if hasattr(self._settings.policy, "batch_size") and spec.batch > 1:
             flags.append(f"--policy.batch_size={spec.batch}")
@@ -115,21 +120,27 @@ class Settling:
             notes=spec.notes,
         )
 
+    def _workers(self, ready: Ready) -> int:
+        """Return how many workers a shard begins with: its share of what one process would take."""
+        cores, memory = max(1, usable_cores() // self._shards), available_memory() // 2 // self._shards
+        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, ready.on_gpu).start
+
     def _size_up(self, served: Served) -> None:
         """Learn what a copy of the policy takes, and decide how many there are to be; once."""
         if self._shards:
             return
         self._copy_bytes = self._measure(served)
+        self._on_gpu = served.spec.on_gpu or self._copy_bytes > 0
         if self._wish.num_shards is not None:
             self._shards = self._wish.num_shards
-        elif len(self._gpus) > 1 and self._copy_bytes:
+        elif len(self._gpus) > 1 and self._on_gpu:
             self._shards = len(self._gpus)
         else:
             self._shards = 1
             self._tell("one shard: one process uses all cores, and one copy of the policy answers all workers")
 
     def _measure(self, served: Served) -> int:
-        """Return the GPU memory that one copy of the policy takes; 0: it runs elsewhere."""
+        """Return the GPU memory that one copy of the policy takes; 0: none, or nobody tells."""
         if not self._gpus or not served.hosts:
             return 0
         told = [memory_of(host.child.process.pid) for host in served.hosts]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from proctor import errors
 from proctor.benchmarks.protocol import Episode
-from proctor.engine.child import describe_exit
+from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
