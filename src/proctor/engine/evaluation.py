@@ -66,11 +66,8 @@ class Evaluator:
     ) -> None:
         self._settings, self._watchers = settings, watchers
         self._benchmark_name = settings.env.type.rpartition(":")[2]
-        job_name = settings.job_name or f"{self._benchmark_name}_{settings.policy.type}"
         shard = Shard(settings.eval.shard_id, settings.eval.num_shards)
-        self._directory = RunDirectory(
-            (settings.output_dir or default_directory(job_name)).absolute(), shard if shard.of > 1 else None
-        )
+        self._directory = RunDirectory(output_directory(settings), shard if shard.of > 1 else None)
         self._preparation = Preparation(settings, self._directory.logs, live_policy)
         self._benchmark = self._preparation.benchmark
         self._plan = shard_of(make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed), *shard)
@@ -206,11 +203,19 @@ def evaluate_settings(
     if live_policy is not None and settings.policy.placement == "worker":
         raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
     if settings.policy.python is not None:
-        _check_interpreter(settings)
+        check_interpreter(settings)
     return Evaluator(settings, watchers, live_policy).run()
 
 
-def _check_interpreter(settings: Settings) -> None:
+def output_directory(settings: Settings) -> Path:
+    """Return where a run goes."""
+    benchmark = settings.env.type.rpartition(":")[2]
+    job_name = settings.job_name or f"{benchmark}_{settings.policy.type}"
+    return (settings.output_dir or default_directory(job_name)).absolute()
+
+
+def check_interpreter(settings: Settings) -> None:
+    """Refuse a `--policy.python` that is not there, or that would not be used."""
     python = settings.policy.python
     if shutil.which(str(python)) is None:
         raise UsageError(f"--policy.python={python}: there is no such program.")
