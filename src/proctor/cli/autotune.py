@@ -80,4 +80,7 @@ def paste_ready(flags: Sequence[str], advice: Advice) -> str:
         elif not equals and rest and not rest[0].startswith("--"):
             rest.pop(0)
     words = [f"{name}={value}" for name, value in advice.environment.items()]
-    return shlex.join([*words, "proctor", "eval", *kept, *[f"{name}={value}" for name, value in chosen.items()]])
+    start = ["eval"] if advice.shards == 1 else ["parallel", f"--num-shards={advice.shards}"]
+    return " ".join(
+        [*words, shlex.join(["proctor", *start, *kept, *[f"{name}={value}" for name, value in chosen.items()]])]
+    )

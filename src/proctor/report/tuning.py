@@ -116,7 +116,9 @@ def _verdict(advice: Advice) -> list[str]:
         f"{advice.correction:.2f} of what the model says; the figures above are corrected by that.",
         f"prediction: {_rate(best.steps_per_second)} steps/s; {count(advice.episodes, 'episode')} in "
         f"{duration(best.seconds)} if each lasts to its step limit.",
-        "shards: one process uses all of this machine.",
+        "shards: one process uses all of this machine."
+        if advice.shards == 1
+        else f"shards: {advice.shards}, so that every GPU draws and answers for itself; workers are per shard.",
     ]
     if "policy.batch_size" in advice.flags:
         lines.append("The batch is part of the result: keep it for every run that you compare.")
@@ -148,6 +150,7 @@ def advice_as_json(advice: Advice, command: str) -> str:
         ],
         "trial": dataclasses.asdict(advice.trial) | {"over_model": advice.correction},
         "choices": [_plain(forecast, advice.measured) for forecast in (advice.best, *advice.others)],
+        "shards": advice.shards,
         "flags": advice.flags,
         "environment": advice.environment,
         "command": command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ class Advice:
 
     Attributes:
         measured: the measurements.
+        shards: in how many processes the run is best split, each with a GPU of its own; figures are of all.
         best: the forecast of the recommended settings, corrected by the trial.
         others: the other choices, as the model sees them, corrected likewise.
         modelled: steps a second of the recommended settings as the model alone predicts them.
@@ -32,6 +34,7 @@ class Advice:
     """
 
     measured: Measured
+    shards: int
     best: Forecast
     others: Sequence[Forecast]
     modelled: float
@@ -51,7 +54,8 @@ def make_advice(
     episodes = settings.eval.n_episodes * len(session.tasks)
     max_steps = sum(task.max_steps for task in session.tasks) / len(session.tasks)
     tell("playing the choices through")
-    ranked = forecasts(measured, episodes, max_steps)
+    shards = _shards(measured)
+    ranked = forecasts(_part(measured, shards), math.ceil(episodes / shards), max_steps)
     best = ranked[0]
     # The policy is loaded at one batch size and in one place; the trial corrects the model there.
     loaded = best.choice._replace(
@@ -60,13 +64,14 @@ def make_advice(
     reference = next(forecast for forecast in ranked if forecast.choice == loaded)
     trial = session.trial(measured.sights[loaded.sight].renderer, loaded.workers)
     correction = trial.asks_per_second * trial.chunk / reference.steps_per_second
-    corrected = [_corrected(forecast, correction, measured) for forecast in ranked]
+    corrected = [_corrected(forecast, correction, shards, measured) for forecast in ranked]
     renderer = measured.sights[best.choice.sight].renderer
     return Advice(
         measured=measured,
+        shards=shards,
         best=corrected[0],
         others=corrected[1:],
-        modelled=best.steps_per_second,
+        modelled=best.steps_per_second * shards,
         trial=trial,
         correction=correction,
         episodes=episodes,
@@ -75,11 +80,25 @@ def make_advice(
     )
 
 
-def _corrected(forecast: Forecast, correction: float, measured: Measured) -> Forecast:
+def _shards(measured: Measured) -> int:
+    """Return a process per GPU where GPUs are used: each then draws and answers for itself."""
+    renderer = measured.sights[0].renderer
+    used = measured.brain.spec.on_gpu or (renderer is not None and not renderer.software)
+    return max(1, min(len(measured.machine.gpus), measured.machine.cores)) if used else 1
+
+
+def _part(measured: Measured, shards: int) -> Measured:
+    """Return the measurements as one of several processes finds them."""
+    whole = measured.machine
+    part = dataclasses.replace(whole, cores=whole.cores // shards, memory=whole.memory // shards)
+    return dataclasses.replace(measured, machine=part)
+
+
+def _corrected(forecast: Forecast, correction: float, shards: int, measured: Measured) -> Forecast:
     waiting = measured.brain.load + measured.worker_start
     return dataclasses.replace(
         forecast,
-        steps_per_second=forecast.steps_per_second * correction,
+        steps_per_second=forecast.steps_per_second * correction * shards,
         seconds=waiting + max(0.0, forecast.seconds - waiting) / correction,
     )
 

@@ -13,10 +13,10 @@ from typing import Any
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import LimitSettings
 from proctor.engine.crew import Worker, WorkerRecipe
-from proctor.engine.hosts import Host, Interrupted
+from proctor.engine.hosts import Host, HostProcess, Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
-from proctor.errors import RunError
+from proctor.errors import PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.policies.protocol import PolicySpec
 from proctor.store.records import EpisodeRecord
@@ -142,11 +142,24 @@ class Probe:
             select.select(sources, [], [], 0.25)
             if self._interrupts.count:
                 raise Interrupted
+            self._check_host()
             for worker in waiting:
                 worker.kill_if_overdue(self._limits)
                 for message in worker.child.channel.receive_all():
                     self._hear(worker, message, records)
         return [records[worker.number] for worker in self._workers]
+
+    def _check_host(self) -> None:
+        if not isinstance(self._host, HostProcess):
+            return
+        for message in self._host.child.channel.receive_all():
+            if message["type"] == "closed":
+                words = self._host.child.last_words()
+                raise PolicyHostError(f"the policy's process died{f': {words}' if words else ''}")
+            raise as_error(message)
+        reason = self._host.overdue(self._limits)
+        if reason is not None:
+            raise PolicyHostError(f"the policy hangs: {reason}")
 
     def _hear(self, worker: Worker, message: dict[str, Any], records: dict[int, EpisodeRecord]) -> None:
         match message["type"]:
