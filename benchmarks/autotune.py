@@ -147,12 +147,15 @@ def compare(args: argparse.Namespace) -> None:
 def scale(args: argparse.Namespace) -> None:
     cores = usable_cores()
     counts = sorted({1, *[2**power for power in range(1, 8) if 2**power <= cores], cores, 2 * cores})
-    one = 0.0
-    for workers in counts:
-        rate = run(args, (workers, 0, "auto"), max(8, args.episodes * workers // (2 * cores)))[0]
-        one = one or rate
-        ideal = one * min(workers, cores)
-        print(f"{workers} workers: {rate:.1f} steps/s, {rate / one:.2f}x, {rate / ideal:.2f} of ideal", flush=True)
+    rates: dict[int, list[float]] = {workers: [] for workers in counts}
+    for _ in range(args.rounds):
+        for workers, found in rates.items():
+            found.append(run(args, (workers, 0, "auto"), max(8, args.episodes * workers // (2 * cores)))[0])
+    medians = {workers: statistics.median(found) for workers, found in rates.items()}
+    for workers, rate in medians.items():
+        ideal = medians[1] * min(workers, cores)
+        spread = f"{min(rates[workers]):.1f} to {max(rates[workers]):.1f}"
+        print(f"{workers} workers: {rate:.1f} steps/s ({spread}), {rate / ideal:.2f} of ideal", flush=True)
 
 
 def describe(setting: Setting) -> str:
