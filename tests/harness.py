@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.engine.events import Watcher
+from proctor.errors import StoreError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 
@@ -65,6 +67,23 @@ def digests(source: Evaluation | Path) -> Digests:
         return {record.key: record.digest for record in source.records}
     with EpisodeTable(source / "run.sqlite", read_only=True) as table:
         return {record.key: record.digest for record in table.records()}
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait for something that another process does; the limit only guards against waiting for ever."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+    return found
+
+
+def stored(directory: Path) -> int:
+    """Return how many episodes a run that may just have begun has stored."""
+    try:
+        return len(digests(directory))
+    except StoreError:
+        return 0  # the file, or its tables, are not there yet
 
 
 def flags(tree: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -7,33 +7,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from harness import Digests, descendants, digests, flags, role, run_cli, run_tiny, start_cli, tiny_tree
+from harness import (
+    Digests,
+    descendants,
+    digests,
+    flags,
+    role,
+    run_cli,
+    run_tiny,
+    start_cli,
+    stored,
+    tiny_tree,
+    wait_until,
+)
 
-from proctor.errors import RunLockedError, StoreError
+from proctor.errors import RunLockedError
 
 SLOW = {"delay": 0.01}
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for something that another process does; the limit only guards against waiting for ever."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-    return found
-
-
-def stored(directory: Path) -> int:
-    try:
-        return len(digests(directory))
-    except StoreError:
-        return 0  # the file, or its tables, are not there yet
 
 
 def children_of(process: subprocess.Popen[str], kind: str) -> list[psutil.Process]:

@@ -1,11 +1,11 @@
-"""Where a policy runs, by what it was measured to cost."""
+"""Where a policy runs, by what it was measured to cost, and how many workers a run begins with."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.engine.placement import choose_placement, worker_count
+from proctor.engine.placement import choose_placement, crew_size
 from proctor.policies.protocol import Cost
 
 CHEAP = Cost(load=0.2, act=0.002, side_by_side=1.0, memory=1 << 20)
@@ -40,6 +40,26 @@ def test_more_to_do_never_speaks_against_copies(asks: float, workers: int, cores
         assert choose_placement(CHEAP, 2 * asks, workers, cores, PLENTY) == "worker"
 
 
-@given(st.integers(0, 200), st.integers(1, 200), st.integers(1, 64))
-def test_there_are_never_more_workers_than_episodes(asked: int, episodes: int, cores: int) -> None:
-    assert 1 <= worker_count(asked, episodes, cores) <= episodes
+@given(
+    asked=st.integers(0, 200),
+    episodes=st.integers(1, 200),
+    cores=st.integers(1, 64),
+    memory=st.integers(0, 1 << 38),
+    on_gpu=st.booleans(),
+)
+def test_there_are_never_more_workers_than_episodes_and_never_none(
+    asked: int, episodes: int, cores: int, memory: int, on_gpu: bool
+) -> None:
+    crew = crew_size(asked, episodes, cores, memory, on_gpu)
+    assert 1 <= crew.start <= crew.most <= episodes
+    if asked:
+        assert crew == (min(asked, episodes),) * 2
+
+
+def test_a_gpu_is_kept_busy_by_more_workers_than_cores() -> None:
+    assert crew_size(0, 1000, 16, PLENTY, on_gpu=True) == (32, 64)
+    assert crew_size(0, 1000, 16, PLENTY, on_gpu=False) == (16, 64)
+
+
+def test_little_memory_means_few_workers() -> None:
+    assert crew_size(0, 1000, 16, 2 << 30, on_gpu=True).most == 5

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import make_plan
+from proctor.engine.plan import make_plan, shard_of
 from proctor.errors import UsageError
 
 task_lists = st.lists(
@@ -93,3 +93,23 @@ def test_one_task_may_stand_in_two_groups() -> None:
 def test_an_episode_survives_the_way_to_a_worker(tasks: list[Task], n_episodes: int) -> None:
     for episode in make_plan(tasks, n_episodes, 3):
         assert Episode.from_wire(episode.to_wire()) == episode
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, n_episodes=st.integers(1, 8), shards=st.integers(1, 60))
+def test_the_shards_together_are_the_plan_without_overlap(tasks: list[Task], n_episodes: int, shards: int) -> None:
+    plan = make_plan(tasks, n_episodes, 11)
+    parts = [shard_of(plan, number, shards) for number in range(shards)]
+    assert Counter(episode for part in parts for episode in part) == Counter(plan)
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    # Each keeps the plan's order and its seeds.
+    assert all(part == [episode for episode in plan if episode in part] for part in parts)
+
+
+@settings(deadline=None)
+@given(tasks=task_lists, few=st.integers(1, 4), more=st.integers(0, 4), shards=st.integers(1, 9))
+def test_more_episodes_extend_every_shard(tasks: list[Task], few: int, more: int, shards: int) -> None:
+    for number in range(shards):
+        short = shard_of(make_plan(tasks, few, 3), number, shards)
+        assert shard_of(make_plan(tasks, few + more, 3), number, shards)[: len(short)] == short

@@ -1,4 +1,4 @@
-"""A run uses the cores that this process may really use, and no more workers than episodes."""
+"""The cores are those that this process may really use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from proctor.engine.placement import worker_count
 from proctor.machine.cores import usable_cores
 
 HERE = len(os.sched_getaffinity(0))
@@ -131,15 +128,3 @@ def test_there_is_always_one_core(cgroups: Cgroups) -> None:
 
 def test_this_machines_own_answer_is_possible() -> None:
     assert 1 <= usable_cores() <= HERE
-
-
-@settings(deadline=None)
-@given(asked=st.integers(0, 200), episodes=st.integers(1, 100), cores=st.integers(1, 64))
-def test_there_are_never_more_workers_than_episodes_and_never_none(asked: int, episodes: int, cores: int) -> None:
-    workers = worker_count(asked, episodes, cores)
-    assert 1 <= workers <= episodes
-    assert workers == min(asked if asked else cores, episodes)
-
-
-def test_a_finished_run_still_has_a_valid_number_of_workers() -> None:
-    assert worker_count(4, 0, 8) == 1

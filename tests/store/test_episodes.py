@@ -334,6 +334,59 @@ def test_a_run_without_sessions_took_no_time(path: Path) -> None:
         assert table.wall_and_startup() == (0.0, 0.0)
 
 
+def test_sessions_side_by_side_take_the_time_of_both_once(path: Path) -> None:
+    with EpisodeTable(path) as table:
+        for _ in range(3):
+            table.end_session(table.begin_session(workers=2), 0.5)
+    set_session(path, 1, 100.0, 110.0)
+    set_session(path, 2, 104.0, 120.0)
+    set_session(path, 3, 105.0, 106.0)
+    with EpisodeTable(path) as table:
+        assert table.wall_and_startup() == (20.0, 1.5)
+
+
+# Taking over what another table holds.
+
+
+def test_taking_over_keeps_what_is_finished_and_mends_errors(path: Path, tmp_path: Path) -> None:
+    with EpisodeTable(path) as table, EpisodeTable(tmp_path / "other.sqlite") as other:
+        table.write([finished(0), dataclasses.replace(finished(1), status="error", success=None)])
+        other.write([dataclasses.replace(finished(index), steps=77) for index in range(3)])
+        table.absorb(other)
+        assert {record.episode_index: record.steps for record in table.records()} == {
+            0: finished(0).steps,
+            1: 77,
+            2: 77,
+        }
+        other.absorb(table)
+        assert {record.steps for record in other.records()} == {77}
+
+
+def test_an_error_does_not_take_the_place_of_a_result(path: Path, tmp_path: Path) -> None:
+    with EpisodeTable(path) as table, EpisodeTable(tmp_path / "other.sqlite") as other:
+        table.write([finished(0)])
+        other.write([dataclasses.replace(finished(0), status="error", success=None)])
+        table.absorb(other)
+        assert table.records() == [finished(0)]
+
+
+def test_taking_over_twice_is_taking_over_once(path: Path, tmp_path: Path) -> None:
+    with EpisodeTable(path) as table, EpisodeTable(tmp_path / "other.sqlite") as other:
+        other.end_session(other.begin_session(workers=2), 0.5)
+        other.begin_session(workers=1)
+        other.write([finished(0)], [Attempt(finished(0).key, 1, "it fell over", 0)])
+
+        def everything() -> list[Any]:
+            return [rows(path, f"SELECT * FROM {name}") for name in ("episodes", "attempts", "sessions")]
+
+        table.absorb(other)
+        once = everything()
+        table.absorb(other)
+        assert everything() == once
+        assert [len(found) for found in once] == [1, 1, 2]
+        assert once[:2] == [rows(other.path, f"SELECT * FROM {name}") for name in ("episodes", "attempts")]
+
+
 # Looking at a run.
 
 

@@ -1,22 +1,30 @@
 """Which GL draws: tried for real, in a process of its own, before the first simulator starts.
 
 `MUJOCO_GL` has to be set before MuJoCo's first import, and a GL library must not be loaded into the
-coordinator; so the trial runs as `python -m proctor.benchmarks.gl` and prints the renderer's name.
+coordinator; so the trial runs as `python -m proctor.benchmarks.gl`. It draws a frame, because there are
+contexts that open and have no renderer, and answers with the renderer's name.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from typing import NamedTuple
 
-from proctor.config.interpreter import package_environment
+from proctor.config.interpreter import describe_exit, package_environment
 from proctor.errors import NoPicturesError
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
+FRAME_SIDE = 64
+"""Width and height of the frame that a trial draws, in pixels."""
+
+_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 _TRIAL_SECONDS = 120
+_SCENE = """<mujoco><worldbody><light pos="0 0 3"/><geom type="box" size=".3 .3 .3"/></worldbody></mujoco>"""
 
 
 NO_GL = {"MUJOCO_GL": "disable"}
@@ -34,6 +42,29 @@ class Renderer(NamedTuple):
         """The environment variables that make a process draw with it."""
         return gl_environment(self.backend)
 
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return _is_software(self.name)
+
+
+class Trial(NamedTuple):
+    """What came of drawing a frame with a backend: a renderer and the time it took, or a complaint."""
+
+    backend: str
+    name: str = ""
+    milliseconds: float = 0.0
+    complaint: str = ""
+
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return _is_software(self.name)
+
+
+def _is_software(name: str) -> bool:
+    return any(word in name.lower() for word in _SOFTWARE)
+
 
 def gl_environment(backend: str) -> dict[str, str]:
     """Return the environment that selects a backend.
@@ -44,50 +75,86 @@ def gl_environment(backend: str) -> dict[str, str]:
     return env if backend == "glfw" else {**env, "PYOPENGL_PLATFORM": backend}
 
 
+def candidates() -> tuple[str, ...]:
+    """Return the backends to try, the first that works wins; `MUJOCO_GL` in the environment leaves one."""
+    chosen = os.environ.get("MUJOCO_GL")
+    return (chosen,) if chosen else BACKENDS
+
+
 def find_renderer(python: str | None = None) -> Renderer:
     """Return the first backend that works; `MUJOCO_GL` in the environment decides if it is set.
 
     Raises:
         NoPicturesError: none works; the message has the command that mends it.
     """
-    chosen = os.environ.get("MUJOCO_GL")
     complaints = []
-    for backend in (chosen,) if chosen else BACKENDS:
-        trial = _try(backend, python or sys.executable)
-        if trial.returncode == 0:
-            return Renderer(backend, trial.stdout.strip())
-        lines = trial.stderr.strip().splitlines()
-        complaints.append(f"{backend}: {lines[-1] if lines else f'status {trial.returncode}'}")
+    for backend in candidates():
+        trial = try_backend(backend, python)
+        if not trial.complaint:
+            return Renderer(backend, trial.name)
+        complaints.append(f"{backend}: {trial.complaint}")
+    chosen = os.environ.get("MUJOCO_GL")
     hint = f"Unset MUJOCO_GL={chosen}, or run: " if chosen else "Run: "
     raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")
 
 
-def _try(backend: str, python: str) -> subprocess.CompletedProcess[str]:
-    command = [python, "-P", "-m", "proctor.benchmarks.gl"]
+def try_backend(backend: str, python: str | None = None) -> Trial:
+    """Draw a frame with a backend, in a process of its own."""
+    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.gl"]
     env = {**os.environ, **package_environment(), **gl_environment(backend)}
     try:
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=_TRIAL_SECONDS, stdin=subprocess.DEVNULL
+        done = subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TRIAL_SECONDS,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {_TRIAL_SECONDS} s")
+        return Trial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
+    if done.returncode == 0:
+        try:
+            name, milliseconds = json.loads(done.stdout.splitlines()[-1])  # drivers may chatter before it
+        except (IndexError, ValueError):
+            return Trial(backend, complaint="ended without an answer")
+        return Trial(backend, name, milliseconds)
+    lines = done.stderr.strip().splitlines()
+    # Who was killed has not said why; its last words are about something else.
+    return Trial(backend, complaint=lines[-1] if lines and done.returncode > 0 else describe_exit(done.returncode))
 
 
 def main() -> None:
-    """Open a context with the backend that the environment names, and print the renderer's name."""
+    """Draw a frame with the backend that the environment names; print the renderer's name and milliseconds."""
     try:
-        import mujoco
-
-        context = mujoco.GLContext(16, 16)
-        context.make_current()
-        from OpenGL import GL
-
-        name = GL.glGetString(GL.GL_RENDERER)
+        answer = json.dumps(_draw())
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
         os._exit(1)  # a half-made context complains again when it is collected
-    print(name.decode() if isinstance(name, bytes) else name, flush=True)  # noqa: T201 - the answer to our parent
+    print(answer, flush=True)  # noqa: T201 - the answer to our parent
     os._exit(0)  # some drivers crash in their own tear-down, after all is said
+
+
+def _draw() -> tuple[str, float]:
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_string(_SCENE)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    renderer = mujoco.Renderer(model, FRAME_SIDE, FRAME_SIDE)
+    renderer.update_scene(data)
+    renderer.render()  # the first frame compiles the driver's shaders; the second is like all others
+    start = time.perf_counter()
+    renderer.update_scene(data)
+    picture = renderer.render()
+    milliseconds = 1000 * (time.perf_counter() - start)
+    if (picture == picture[0, 0]).all():
+        raise RuntimeError("the frame that was drawn is of one single colour")
+    from OpenGL import GL
+
+    name = GL.glGetString(GL.GL_RENDERER)
+    return (name.decode() if isinstance(name, bytes) else str(name)), milliseconds
 
 
 if __name__ == "__main__":

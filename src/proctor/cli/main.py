@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.text import Text
 
 import proctor
-from proctor.cli.eval import eval_command
-from proctor.cli.merge import merge_command
-from proctor.cli.serve import serve_command
+from proctor.config.registry import load_object
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
 from proctor.report.console import PatientConsole
 
-COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
-    "eval": (eval_command, "evaluate a policy on a benchmark"),
-    "merge": (merge_command, "put shards, or partial runs of one plan, together"),
-    "serve": (serve_command, "offer a policy to others over openpi's protocol"),
+# Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
+COMMANDS = {
+    "autotune": ("proctor.cli.autotune:autotune_command", "measure this machine and print the best command"),
+    "eval": ("proctor.cli.eval:eval_command", "evaluate a policy on a benchmark"),
+    "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
+    "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
+    "doctor": ("proctor.cli.doctor:doctor_command", "say whether Proctor can run here, and what to do if not"),
 }
 
 _HELP = """Proctor evaluates robot policies in simulation.
@@ -67,4 +68,5 @@ def _dispatch(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"unknown command '{arguments[0]}'.{did_you_mean(arguments[0], COMMANDS)} See: proctor --help"
         )
-    return COMMANDS[arguments[0]][0](arguments[1:])
+    command: Callable[[Sequence[str]], int] = load_object(COMMANDS[arguments[0]][0])
+    return command(arguments[1:])

@@ -1,8 +1,9 @@
-"""How another Python process finds this very package."""
+"""How another Python process finds this very package, and how it ended."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 
@@ -13,3 +14,20 @@ def package_environment() -> dict[str, str]:
         return {}
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def describe_exit(code: int) -> str:
+    """Say in words how a process ended.
+
+    >>> describe_exit(-9)
+    'was killed by SIGKILL (out of memory, or by hand)'
+    >>> describe_exit(1)
+    'exited with status 1'
+    """
+    if code >= 0:
+        return f"exited with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (out of memory, or by hand)" if code == -signal.SIGKILL else "")

@@ -64,7 +64,9 @@ class RunSettings:
     """How many episodes, and how they are run (`--eval.*`)."""
 
     n_episodes: Annotated[int, AtLeast(1), "episodes per task"] = 50
-    batch_size: Annotated[int, AtLeast(0), "simulator workers; 0: as many as the cores make useful"] = 0
+    batch_size: Annotated[
+        int, AtLeast(0), "simulator workers; 0: one per core, more while that makes the run faster"
+    ] = 0
     use_async_envs: Annotated[bool, "false: everything in this process, one episode at a time, for debuggers"] = (
         True
     )

@@ -111,23 +111,6 @@ class Child:
         return clip((fatal or lines)[-1].strip(), 300) if lines else ""
 
 
-def describe_exit(code: int) -> str:
-    """Say in words how a process ended.
-
-    >>> describe_exit(-9)
-    'was killed by SIGKILL (out of memory, or by hand)'
-    >>> describe_exit(1)
-    'exited with status 1'
-    """
-    if code >= 0:
-        return f"exited with status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was killed by {name}" + (" (out of memory, or by hand)" if code == -signal.SIGKILL else "")
-
-
 def main() -> None:
     """Be the child: die with the parent, learn the role, run it."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
-from proctor.engine.child import describe_exit
+from proctor.config.interpreter import describe_exit
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
+from proctor.engine.headcount import Headcount, Moment
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
@@ -25,6 +26,8 @@ from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.engine.transport import HOST_DIED
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
+from proctor.machine.cores import usable_cores
+from proctor.machine.processes import cpu_seconds
 from proctor.store.records import Attempt, EpisodeRecord
 
 TICK = 0.25
@@ -49,7 +52,8 @@ class Coordinator:
         self._feed = feed
         self._hosts = list(hosts)
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._tally = Tally(job.plan, ledger.records(), job.workers)
+        self._tally = Tally(job.plan, ledger.records())
+        self._headcount = Headcount(*job.crew, usable_cores(), job.on_gpu)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
         self._failures: Counter[EpisodeKey] = Counter()
@@ -61,6 +65,7 @@ class Coordinator:
         self._stop_deadline: float | None = None
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
+        self._cores_of_the_gone = 0.0
         self._shown = 0.0
         self._selector = selectors.DefaultSelector()
 
@@ -111,17 +116,23 @@ class Coordinator:
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
-        while len(self._workers) < self._job.workers and self._start_worker():
+        while len(self._at_work()) < self._headcount.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
         if self._tally.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
-                if len(worker.assigned) == 1 and len(self._queue) > self._job.workers:
+                if len(worker.assigned) == 1 and len(self._queue) > self._headcount.target:
                     self._assign(worker)
+
+    def _at_work(self) -> list[Worker]:
+        return [worker for worker in self._workers.values() if not worker.retiring]
 
     def _assign(self, worker: Worker) -> None:
         limit = self._job.eval.recycle_after
         if worker.retiring:
+            return
+        if not worker.assigned and len(self._at_work()) > self._headcount.target:
+            worker.retire()
             return
         if limit and worker.finished + len(worker.assigned) >= limit:
             if not worker.assigned:
@@ -255,6 +266,7 @@ class Coordinator:
         del self._workers[worker.number]
         self._unwatch(worker.child.channel, worker.child.pidfd)
         self._steps_of_the_gone += worker.slot.counted()[0]
+        self._cores_of_the_gone += cpu_seconds(worker.child.process.pid)
         if worker.host is not None:
             worker.host.detach(worker.number)
 
@@ -351,12 +363,27 @@ class Coordinator:
         self._shown = moment
         if self._tally.build_seconds:
             self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
+        steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
+        if not self._headcount.settled:
+            self._headcount.look(self._moment(moment, steps))
         progress = self._tally.progress(
-            steps=self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values()),
+            steps,
             busy=sum(bool(worker.assigned) for worker in self._workers.values()),
+            workers=self._headcount.target,
         )
         for watcher in self._watchers:
             watcher.progress(progress)
+
+    def _moment(self, now: float, steps: int) -> Moment:
+        children = [worker.child for worker in self._workers.values()]
+        children += [host.child for host in self._hosts if host.child is not None]
+        return Moment(
+            now,
+            steps,
+            core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
+            working=sum(worker.slot.counted()[0] > 0 for worker in self._at_work()),
+            waiting=len(self._queue),
+        )
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:

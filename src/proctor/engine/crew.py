@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.protocol import Episode
+from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
-from proctor.engine.child import Child, describe_exit
+from proctor.engine.child import Child
 from proctor.engine.hosts import Host
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.queue import TaskKey, task_key

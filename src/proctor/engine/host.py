@@ -259,5 +259,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             return
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))
-        else:
+        elif order["type"] == "detach":
             server.detach(order["slot"])
+        else:
+            channel.send({"type": "passes", "passes": policy.passes(order["sizes"])})

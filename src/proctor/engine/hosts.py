@@ -6,20 +6,21 @@ import contextlib
 import mmap
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
-from proctor.engine.child import Child, describe_exit
+from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.transport import PhaseCell, Slot, new_memory, now
 from proctor.engine.watchdog import overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
-from proctor.policies.protocol import Cost, Policy, PolicySpec
+from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
 
 
 class Interrupted(Exception):
@@ -96,6 +97,22 @@ class HostProcess:
             reason = self.overdue(limits)
             if reason is not None:
                 raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+
+    def measure(self, sizes: Sequence[int], interrupts: Interrupts) -> list[Pass]:
+        """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
+        with contextlib.suppress(ChannelClosed):
+            self.child.channel.send({"type": "measure", "sizes": list(sizes)})
+            sources: list[Any] = [self.child.channel, self.child.pidfd]
+            while not select.select(sources, [], [], 0.5)[0]:
+                if interrupts.count:
+                    raise Interrupted
+            message, _ = self.child.channel.receive()
+            if message["type"] == "passes":
+                return [Pass(*one) for one in message["passes"]]
+        raise PolicyHostError(
+            f"the policy's process died while its speed was measured: {self.child.last_words()} "
+            f"(log: {self.child.log})"
+        )
 
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""

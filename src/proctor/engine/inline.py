@@ -37,7 +37,7 @@ def run_inline(
     """Run the pending episodes here and store each as it ends."""
     inline = _Inline(job, benchmark, policy)
     queue, held = EpisodeQueue(job.plan, job.pending), None
-    tally, steps = Tally(job.plan, table.records(), workers=1), 0
+    tally, steps = Tally(job.plan, table.records()), 0
     failures: Counter[Episode] = Counter()
     try:
         while not interrupts.count and (episode := queue.take(held)) is not None:
@@ -69,7 +69,7 @@ def run_inline(
             steps += record.steps
             for watcher in watchers:
                 watcher.episode(record)
-                watcher.progress(tally.progress(steps, busy=1))
+                watcher.progress(tally.progress(steps, busy=1, workers=1))
     finally:
         inline.close()
     return Ending(stopped_by=interrupts.first)

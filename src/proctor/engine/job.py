@@ -11,6 +11,7 @@ from typing import Protocol
 from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
+from proctor.engine.placement import Crew
 from proctor.errors import ProctorError
 from proctor.store.records import Attempt, EpisodeRecord
 
@@ -31,12 +32,14 @@ class Job:
 
     plan: Sequence[Episode]
     pending: Sequence[Episode]
-    workers: int
+    crew: Crew
     recipe: WorkerRecipe
     eval: RunSettings
     limits: LimitSettings
     max_open_tasks: int
     video_path: Callable[[Episode], Path | None]
+    on_gpu: bool = False
+    """Whether a GPU draws, or answers for the policy."""
 
 
 @dataclass(frozen=True)

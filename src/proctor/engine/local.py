@@ -16,10 +16,11 @@ from proctor.engine.hosts import HostThread
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger
-from proctor.engine.placement import worker_count
+from proctor.engine.placement import Crew, crew_size
 from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.engine.site import Settled, Staff
 from proctor.machine.cores import usable_cores
+from proctor.machine.memory import available_memory
 from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
 from proctor.store.run_directory import RunDirectory
@@ -76,14 +77,15 @@ class ThisMachine:
 
     def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
         """Decide how many workers there are, and whether the policy runs in them."""
-        workers = self._worker_count(pending)
-        self._served = self._preparation.place(self._served, pending, workers)
-        self._job = self._make_job(plan, pending, workers)
-        return Staff(workers, self._placement())
+        crew = self._crew(pending)
+        self._served = self._preparation.place(self._served, pending, crew.start)
+        self._job = self._make_job(plan, pending, crew)
+        return Staff(crew.start, self._placement())
 
-    def _worker_count(self, pending: Sequence[Episode]) -> int:
+    def _crew(self, pending: Sequence[Episode]) -> Crew:
         asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
-        return worker_count(asked, max(1, len(pending)), usable_cores())
+        free = available_memory() // 2
+        return crew_size(asked, max(1, len(pending)), usable_cores(), free, self._ready.on_gpu)
 
     def _placement(self) -> str:
         if not self._settings.eval.use_async_envs:
@@ -92,7 +94,7 @@ class ThisMachine:
             return "thread"
         return "central" if self._served.hosts else "worker"
 
-    def _make_job(self, plan: Sequence[Episode], pending: Sequence[Episode], workers: int) -> Job:
+    def _make_job(self, plan: Sequence[Episode], pending: Sequence[Episode], crew: Crew) -> Job:
         s = self._settings
 
         def video_path(episode: Episode) -> Path | None:
@@ -103,12 +105,13 @@ class ThisMachine:
         return Job(
             plan=plan,
             pending=pending if self._feed is None else [],
-            workers=workers,
+            crew=crew,
             recipe=self._preparation.recipe(self._ready, self._served),
             eval=s.eval,
             limits=s.limits,
             max_open_tasks=s.env.max_parallel_tasks,
             video_path=video_path,
+            on_gpu=self._ready.on_gpu,
         )
 
     def run(self, ledger: Ledger, watchers: Sequence[Watcher], interrupts: Interrupts) -> Ending:

@@ -23,7 +23,7 @@ class Meter:
         self._slot = slot
         self._write = slot.phase.write if slot is not None else None
         self._phase, self._since = Phase.IDLE, now()
-        self._draws = self._total_steps = self._total_draws = 0
+        self._asks = self._draws = self._total_steps = self._total_draws = 0
         # A list by number: hashing an enum costs more than the addition.
         self._seconds = [0.0] * len(Phase)
 
@@ -35,7 +35,7 @@ class Meter:
     def start_episode(self) -> None:
         """Begin a new account; building the simulator belongs to the episode that needed it."""
         self._seconds = [0.0] * len(Phase)
-        self._draws = 0
+        self._asks = self._draws = 0
 
     def enter(self, phase: Phase) -> None:
         """Note that `phase` begins now."""
@@ -51,6 +51,10 @@ class Meter:
         if self._slot is not None and self._total_steps & 15 == 0:
             self._slot.count(self._total_steps, self._total_draws)
 
+    def asked(self) -> None:
+        """Count one question to the policy."""
+        self._asks += 1
+
     def drew(self) -> None:
         """Count one drawing that a policy looks at."""
         self._draws += 1
@@ -61,4 +65,4 @@ class Meter:
         if self._slot is not None:
             self._slot.count(self._total_steps, self._total_draws)
         timing = {span: self._seconds[phase] for phase, span in _SPANS.items()}
-        return {"seconds": sum(timing.values()), "looks": self._draws, "timing": timing}
+        return {"seconds": sum(timing.values()), "asks": self._asks, "looks": self._draws, "timing": timing}

@@ -6,7 +6,7 @@ nothing and never waits for a lane, but every worker pays for import and weights
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from proctor.policies.protocol import Cost
 
@@ -14,6 +14,11 @@ CROSSING = 1e-4
 """Seconds that a question to the host and its answer take, measured with small observations."""
 
 Placement = Literal["central", "worker"]
+
+_WORKER_BYTES = 400 << 20
+"""What a worker that draws takes, measured."""
+
+_MOST_PER_CORE = 4
 
 
 def choose_placement(cost: Cost | None, asks: float, workers: int, cores: int, free_memory: int) -> Placement:
@@ -40,6 +45,31 @@ def choose_placement(cost: Cost | None, asks: float, workers: int, cores: int, f
     return "worker" if copies < central else "central"
 
 
-def worker_count(asked: int, episodes: int, cores: int) -> int:
-    """Return how many workers a run gets: what was asked for, or one per core, never more than episodes."""
-    return max(1, min(asked or cores, episodes))
+class Crew(NamedTuple):
+    """How many workers a run begins with, and how many it may come to have."""
+
+    start: int
+    most: int
+
+
+def crew_size(asked: int, episodes: int, cores: int, memory: int, on_gpu: bool = False) -> Crew:
+    """Return the number that was asked for, or what the machine makes sensible; never more than episodes.
+
+    Args:
+        asked: the user's number; 0: by itself.
+        episodes: how many there are to run.
+        cores: how many workers can run at once.
+        memory: bytes that workers may take.
+        on_gpu: whether a GPU draws or holds the policy: workers then wait for it, and more of them keep it busy.
+
+    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30)
+    Crew(start=8, most=32)
+    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30, on_gpu=True)
+    Crew(start=16, most=32)
+    >>> crew_size(50, episodes=20, cores=8, memory=64 << 30)
+    Crew(start=20, most=20)
+    """
+    if asked:
+        return Crew(*[max(1, min(asked, episodes))] * 2)
+    room = max(1, min(episodes, memory // _WORKER_BYTES))
+    return Crew(min(cores * (2 if on_gpu else 1), room), min(_MOST_PER_CORE * cores, room))

@@ -52,6 +52,12 @@ class Ready:
     identity: Identity
     videos: int
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU draws or holds the policy."""
+        draws = self.renderer is not None and not self.renderer.software
+        return draws or self.served.spec.on_gpu
+
 
 class Preparation:
     """Gets a benchmark and a policy ready on this machine.

@@ -149,6 +149,7 @@ def run_episode(
     while not ended:
         meter.enter(Phase.WAIT)
         chunk = actor.act(windows.at(step))
+        meter.asked()
         asked_at, next_ask = step, step + len(chunk)
         for action in chunk:
             seen = windows.needs(step + 1, next_ask)

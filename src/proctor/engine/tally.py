@@ -18,8 +18,8 @@ SHORT_EPISODE = 0.5
 class Tally:
     """Sums over a run; `before` are the episodes that ended in earlier sessions."""
 
-    def __init__(self, plan: Sequence[Episode], before: Iterable[EpisodeRecord], workers: int) -> None:
-        self._total, self._workers = len(plan), workers
+    def __init__(self, plan: Sequence[Episode], before: Iterable[EpisodeRecord]) -> None:
+        self._total = len(plan)
         self._prefix = Prefix(plan)
         self._errors: dict[EpisodeKey, bool] = {}
         self._began = time.monotonic()
@@ -45,7 +45,7 @@ class Tally:
         """Seconds of an episode so far; not short, as long as nothing is known."""
         return self._episode_seconds / self.finished if self.finished else SHORT_EPISODE
 
-    def progress(self, steps: int, busy: int) -> Progress:
+    def progress(self, steps: int, busy: int, workers: int) -> Progress:
         """Return this moment, for whoever watches."""
         return Progress(
             ended=len(self._errors),
@@ -55,7 +55,7 @@ class Tally:
             steps=steps,
             seconds=time.monotonic() - self._began,
             busy=busy,
-            workers=self._workers,
+            workers=workers,
             episodes_here=self.finished,
         )
 

@@ -66,6 +66,11 @@ class PolicySpec:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it says that it runs on a GPU."""
+        return self.identity.get("device", "cpu") != "cpu"
+
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries between processes."""
         return asdict(self)
@@ -98,6 +103,20 @@ class Cost(NamedTuple):
     act: float
     side_by_side: float
     memory: int
+
+
+class Pass(NamedTuple):
+    """What a forward pass of a batch size was measured to take.
+
+    Attributes:
+        rows: rows in it, all of them used.
+        alone: seconds from question to answer while nothing else runs.
+        busy: seconds from one answer to the next while every lane has something to do.
+    """
+
+    rows: int
+    alone: float
+    busy: float
 
 
 class Actions(NamedTuple):
@@ -139,6 +158,10 @@ class Policy(ABC):
     def cost(self) -> Cost | None:
         """What it was measured to cost, where it has measured that; the placement is chosen by it."""
         return None
+
+    def passes(self, sizes: Sequence[int]) -> list[Pass]:
+        """Measure forward passes of several batch sizes, of those that the policy can run at; `autotune` asks."""
+        return []
 
     @abstractmethod
     def act(

@@ -16,7 +16,7 @@ from proctor.errors import StoreError
 from proctor.store.filesystem import is_network
 from proctor.store.records import Attempt, EpisodeRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Session(NamedTuple):
@@ -35,7 +35,7 @@ CREATE TABLE episodes (
     seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('finished', 'error')),
     success INTEGER, sum_reward REAL, max_reward REAL, steps INTEGER NOT NULL, metrics TEXT NOT NULL,
     attempts INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT, video_path TEXT, error TEXT,
-    looks INTEGER NOT NULL, timing TEXT NOT NULL, ended_at REAL NOT NULL,
+    asks INTEGER NOT NULL, looks INTEGER NOT NULL, timing TEXT NOT NULL, ended_at REAL NOT NULL,
     PRIMARY KEY (task_group, task_id, episode_index)
 ) WITHOUT ROWID;
 CREATE TABLE attempts (
@@ -50,7 +50,8 @@ CREATE TABLE sessions (
 _JSON_COLUMNS = ("metrics", "timing")
 _COLUMNS = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
-    "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error", "looks", "timing",
+    "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error", "asks", "looks",
+    "timing",
 )  # fmt: skip
 
 

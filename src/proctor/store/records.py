@@ -39,6 +39,7 @@ class EpisodeRecord:
     digest: str | None = None
     video_path: str | None = None
     error: str | None = None
+    asks: int = 0
     looks: int = 0
     timing: dict[str, float] = field(default_factory=dict)
 

@@ -35,6 +35,10 @@ class Kits:
         self._make = make
         self._free: queue.SimpleQueue[Kit] = queue.SimpleQueue()
 
+    def more(self) -> Kits:
+        """Return kits of the same make, none of them used yet."""
+        return Kits(self._make)
+
     @contextmanager
     def several(self, count: int) -> Iterator[list[Kit]]:
         """Take that many kits at once."""

@@ -12,7 +12,7 @@ import numpy as np
 from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.config.settings import EXECUTION, AtLeast, PolicySettings
 from proctor.errors import UsageError
-from proctor.policies.protocol import Actions, Cost, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
 if TYPE_CHECKING:
     from proctor.policies.lerobot.rehearsal import Found
@@ -102,6 +102,12 @@ class LeRobotPolicy(Policy):
     def cost(self) -> Cost | None:
         """What the rehearsal measured."""
         return self._found.cost
+
+    def passes(self, sizes: Sequence[int]) -> list[Pass]:
+        """Rehearse other batch sizes; on a CPU one row is the rule, whatever is asked."""
+        from proctor.policies.lerobot.rehearsal import measure_passes
+
+        return measure_passes(self._found, sizes)
 
     def begin(self, task: Task) -> Memory:
         """Return an episode's memory before its first step."""

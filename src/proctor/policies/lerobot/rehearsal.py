@@ -26,12 +26,13 @@ from proctor.policies.lerobot.forward import Forward, Kits, Row
 from proctor.policies.lerobot.kit import Kit
 from proctor.policies.lerobot.randomness import CannotSplit, DrawFinder, EpisodeRandomness, torchs_own
 from proctor.policies.lerobot.ways import Chunk, Ensemble, OwnCopy, Way, copy_with_shared_weights
-from proctor.policies.protocol import Cost, Window
+from proctor.policies.protocol import Cost, Pass, Window
 
 _SEED = 7
 _LONGEST_CHUNK = 400
 _GPU_BATCH = 16
 _GPU_LANES = 2
+_TIMED_PASSES = 7
 _PROMPTS = ("pick", "push the puck to the goal", "open the drawer, then put the green cube into it")
 
 
@@ -42,6 +43,7 @@ class Found:
     forward: Forward
     lanes: int
     cost: Cost | None
+    make_up: MadeUp
     notes: list[str] = field(default_factory=list)
 
 
@@ -70,12 +72,12 @@ def rehearse(
     forward, notes = _choose_way(loaded, kits, make_up, truth, steps)
     on_gpu = loaded.device.type == "cuda"
     notes += _choose_rows(forward, make_up, batch_size or (_GPU_BATCH if on_gpu else 1))
-    if on_gpu and isinstance(forward.way, Chunk) and forward.draws == "none":
+    if on_gpu:
         forward = _recorded_if_equal(forward, make_up)
     lanes, act, side_by_side = _choose_lanes(forward, make_up, on_gpu)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     cost = None if on_gpu else Cost(time.monotonic() - started, act, side_by_side, memory)
-    return Found(forward, lanes, cost, notes)
+    return Found(forward, lanes, cost, make_up, notes)
 
 
 class MadeUp:
@@ -233,6 +235,8 @@ def _rows_are_independent(forward: Forward, make_up: MadeUp, rows: int) -> bool:
 
 def _recorded_if_equal(forward: Forward, make_up: MadeUp) -> Forward:
     """Replay recorded passes where that works at all and gives the same bits, on every lane's kit."""
+    if not isinstance(forward.way, Chunk) or forward.draws != "none":
+        return forward
     recorded = dataclasses.replace(forward, recorded=True)
     episodes = range(2 * forward.rows)
 
@@ -283,3 +287,41 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
             same = False  # two passes at once break something in the policy: one at a time then
         together = time.monotonic() - begun
     return (lanes, single, max(1.0, lanes * single / together)) if same else (1, single, 1.0)
+
+
+def measure_passes(found: Found, sizes: Sequence[int]) -> list[Pass]:
+    """Return what full batches take, of the sizes whose rows are independent; the rehearsed one always is."""
+    on_gpu = found.forward.device.type == "cuda"
+    one_at_a_time = isinstance(found.forward.way, OwnCopy) or found.forward.draws == "torch"
+    wanted = sorted({*sizes, found.forward.rows}) if on_gpu and not one_at_a_time else [found.forward.rows]
+    passes = []
+    for rows in wanted:
+        # Other kits: recordings and staging memory have the shape of their batch.
+        forward = dataclasses.replace(found.forward, rows=rows, recorded=False, kits=found.forward.kits.more())
+        try:
+            if rows > 1 and not _rows_are_independent(forward, found.make_up, rows):
+                continue
+            if on_gpu:
+                forward = _recorded_if_equal(forward, found.make_up)
+            passes.append(_timed(forward, found.make_up, found.lanes))
+        except (CannotSplit, torch.OutOfMemoryError):
+            break
+    return passes
+
+
+def _timed(forward: Forward, make_up: MadeUp, lanes: int) -> Pass:
+    windows = [make_up.window(0, forward.way.offsets, episode) for episode in range(forward.rows)]
+
+    def ask(_: int) -> float:
+        begun = time.monotonic()
+        forward(windows, [_rehearsed(forward, seed) for seed in range(forward.rows)])
+        return time.monotonic() - begun
+
+    ask(0)
+    alone = sorted(ask(turn) for turn in range(_TIMED_PASSES))[_TIMED_PASSES // 2]
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(ask, range(lanes)))  # each thread's first pass makes its kit
+        begun = time.monotonic()
+        list(pool.map(ask, range(_TIMED_PASSES * lanes)))
+        busy = (time.monotonic() - begun) / (_TIMED_PASSES * lanes)
+    return Pass(forward.rows, alone, busy)

@@ -1,0 +1,83 @@
+"""`proctor autotune`: measure this machine with a policy and a benchmark, and say how to run them."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from proctor.config.load import settings_from_flags
+from proctor.engine.hosts import Interrupted
+from proctor.engine.interrupts import Interrupts
+from proctor.errors import EXIT_OK, EXIT_SIGINT
+from proctor.report.console import PatientConsole
+from proctor.report.tuning import advice_as_json, print_advice
+from proctor.tuning.advice import Advice, make_advice
+
+_USAGE = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
+
+usage: proctor autotune EVAL-FLAGS [--json]
+
+  proctor autotune --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=easy
+
+It takes the flags of `proctor eval`, runs real workers and the real policy for about a minute, and stores nothing.
+What it finds: what cores, drawing and the policy take, what limits the run, how quick the run will be, and which
+workers, batch, placement and renderer are best. --json prints all of it for programs.
+Meanwhile the machine should have nothing else to do."""
+
+
+def autotune_command(arguments: Sequence[str]) -> int:
+    """Run `proctor autotune`; returns the exit status."""
+    console = PatientConsole()
+    if any(argument in ("-h", "--help") for argument in arguments):
+        console.print(_USAGE, markup=False, highlight=False)
+        return EXIT_OK
+    as_json = "--json" in arguments
+    flags = [argument for argument in arguments if argument != "--json"]
+    try:
+        advice = _advise(flags, Console(stderr=True))
+    except Interrupted:
+        Console(stderr=True).print("stopped; nothing was stored")
+        return EXIT_SIGINT
+    command = paste_ready(flags, advice)
+    if as_json:
+        console.out(advice_as_json(advice, command), highlight=False)
+    else:
+        print_advice(console, advice, command)
+    return EXIT_OK
+
+
+def _advise(flags: Sequence[str], errors: Console) -> Advice:
+    settings = settings_from_flags(flags)
+    begun = time.monotonic()
+
+    def tell(what: str) -> None:
+        errors.print(Text(f"{time.monotonic() - begun:4.0f} s  {what}", style="dim"), soft_wrap=True)
+
+    with ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-autotune-")))
+        interrupts = stack.enter_context(Interrupts())
+        return make_advice(settings, logs, stack, interrupts, tell)
+
+
+def paste_ready(flags: Sequence[str], advice: Advice) -> str:
+    """Return the command line that runs what was given, with the settings that were found."""
+    chosen = {f"--{name}": value for name, value in advice.flags.items()}
+    kept: list[str] = []
+    rest = list(flags)
+    while rest:
+        token = rest.pop(0)
+        name, equals, _ = token.partition("=")
+        bare = "--" + name.removeprefix("--").replace("-", "_")
+        if bare not in chosen:
+            kept.append(token)
+        elif not equals and rest and not rest[0].startswith("--"):
+            rest.pop(0)
+    words = [f"{name}={value}" for name, value in advice.environment.items()]
+    return shlex.join([*words, "proctor", "eval", *kept, *[f"{name}={value}" for name, value in chosen.items()]])

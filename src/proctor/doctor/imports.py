@@ -1,0 +1,71 @@
+"""Whether packages can be imported: tried for real, in a process of its own, which one of them may crash.
+
+The process is `python -m proctor.doctor.imports MODULE...`. It answers after each module, so that whoever
+ends it is known, and the rest is tried again without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from proctor.benchmarks.gl import NO_GL
+from proctor.config.interpreter import describe_exit, package_environment
+
+_SECONDS = 60.0
+
+
+def try_imports(modules: Sequence[str], seconds: float = _SECONDS) -> dict[str, str]:
+    """Return what each module complains of when it is imported; nothing for those that work."""
+    complaints: dict[str, str] = {}
+    rest = list(modules)
+    while rest:
+        answers, ending = _run(rest, seconds)
+        complaints |= answers
+        rest = rest[len(answers) :]
+        if rest:
+            complaints[rest.pop(0)] = ending
+    return complaints
+
+
+def _run(modules: Sequence[str], seconds: float) -> tuple[dict[str, str], str]:
+    """Return the answers that came, and how the process ended."""
+    command = [sys.executable, "-P", "-m", "proctor.doctor.imports", *modules]
+    env = {**os.environ, **package_environment(), **NO_GL}
+    try:
+        done = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+        )
+        output, ending = done.stdout, f"its import {describe_exit(done.returncode)}"
+    except subprocess.TimeoutExpired as error:
+        output, ending = error.stdout or b"", f"its import did not end within {seconds:.0f} s"
+    return dict(json.loads(line) for line in output.splitlines()), ending
+
+
+def main() -> None:
+    """Import the modules that the command line names, one after the other, and say how it went."""
+    # Packages may print; what they print must not get between the answers.
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)
+        for module in sys.argv[1:]:
+            complaint = ""
+            try:
+                importlib.import_module(module)
+            except BaseException as error:  # SystemExit too
+                complaint = f"{type(error).__name__}: {error}"
+            answers.write(json.dumps([module, complaint]) + "\n")
+            answers.flush()
+        os._exit(0)  # some libraries crash in their own tear-down, after all is said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What `proctor autotune` found, for the terminal and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proctor.report.console import count
+from proctor.report.live import duration
+from proctor.tuning.advice import Advice
+from proctor.tuning.choose import Choice, Forecast
+from proctor.tuning.measure import Measured, Sight
+
+_MOST_OTHERS = 4
+
+
+def print_advice(console: Console, advice: Advice, command: str) -> None:
+    """Print what was measured, what limits the run, the forecast and the command."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in [*_machine(advice.measured), *_work(advice.measured)]:
+        table.add_row(name, Text(text))
+    console.print(table)
+    console.print()
+    choices = Table(header_style="bold")
+    for heading in ("workers", "batch", "policy", "drawing", "steps/s", "whole run"):
+        choices.add_column(heading, justify="left" if heading in ("policy", "drawing") else "right", no_wrap=True)
+    choices.add_row(*_cells(advice.best, advice.measured), style="bold green", end_section=True)
+    for forecast in _instructive(advice):
+        choices.add_row(*_cells(forecast, advice.measured))
+    console.print(choices)
+    for line in _verdict(advice):
+        console.print(Text(line))
+    console.print()
+    console.print(Text(command, style="bold"), soft_wrap=True)
+
+
+def _machine(m: Measured) -> list[tuple[str, str]]:
+    lines = [("machine", f"{count(m.machine.cores, 'core')}, {_gib(m.machine.memory)} free")]
+    for gpu in m.machine.gpus:
+        lines.append(("GPU", f"{gpu.name}, {_gib(gpu.memory - gpu.used)} of {_gib(gpu.memory)} free"))
+    return lines
+
+
+def _work(m: Measured) -> list[tuple[str, str]]:
+    brain, alone = m.brain, m.alone
+    lines = [
+        ("simulating", f"{_ms(m.sights[0].alone.step)} a step, {_ms(m.sights[0].together.step)} with all at work"),
+        *[("drawing", _drawing(sight)) for sight in m.sights if sight.alone.draws],
+        ("policy", f"asked every {alone.chunk:.3g} steps, answers after {_ms(alone.wait)}"),
+    ]
+    if brain.load:
+        memory = f", {_gib(brain.gpu_memory)} of the GPU" if brain.gpu_memory else ""
+        lines.append(("", f"loaded in {brain.load:.0f} s{memory}; {count(brain.spec.lanes, 'lane')}"))
+    for one in brain.passes:
+        lines.append(
+            ("", f"a pass of {count(one.rows, 'row')}: {_ms(one.alone)} alone, one every {_ms(one.busy)} at best")
+        )
+    if brain.passes:
+        loaded = next(one for one in brain.passes if one.rows == brain.spec.batch)
+        lines.append(("transport", f"{_ms(max(0.0, alone.wait - loaded.alone))} there and back"))
+    lines.append(("worker", f"{m.worker_start:.1f} s to its first step, {_gib(m.worker_memory)}"))
+    return lines
+
+
+def _drawing(sight: Sight) -> str:
+    renderer = sight.renderer
+    name = f"{renderer.backend} ({renderer.name})" if renderer is not None else "the benchmark's own"
+    text = f"{name}: {1 / sight.alone.draw:.3g} frames/s alone"
+    if sight.together.workers > sight.alone.workers:
+        # What the drawing itself reaches; between frames, workers also simulate.
+        rate = sight.together.workers / sight.together.draw
+        text += f", {rate:.3g} by {count(sight.together.workers, 'worker')}"
+    return text
+
+
+def _cells(forecast: Forecast, m: Measured) -> list[str]:
+    choice = forecast.choice
+    renderer = m.sights[choice.sight].renderer
+    return [
+        str(choice.workers),
+        str(choice.rows),
+        {"central": "own process", "worker": "in the workers"}[choice.placement],
+        renderer.backend if renderer is not None else "–",
+        f"{forecast.steps_per_second:.3g}",
+        duration(forecast.seconds),
+    ]
+
+
+def _instructive(advice: Advice) -> list[Forecast]:
+    """Return the choices that differ from the best in one thing, the quickest first."""
+    best = advice.best.choice
+
+    def distance(choice: Choice) -> int:
+        return sum(a != b for a, b in zip(choice, best, strict=True))
+
+    near = [forecast for forecast in advice.others if distance(forecast.choice) == 1]
+    return sorted(near, key=lambda forecast: forecast.seconds)[:_MOST_OTHERS]
+
+
+def _verdict(advice: Advice) -> list[str]:
+    best = advice.best
+    parts = ", ".join(
+        f"{use} {100 * share:.0f} %" for resource, use, share in best.shares if resource == best.limit
+    )
+    rate = advice.trial.asks_per_second * advice.trial.chunk
+    lines = [
+        f"limit: the {best.limit} ({parts})",
+        f"tried: {count(advice.trial.workers, 'worker')} reached {rate:.3g} steps/s, "
+        f"{advice.correction:.2f} of what the model says; the figures above are corrected by that.",
+        f"prediction: {best.steps_per_second:.3g} steps/s; {count(advice.episodes, 'episode')} in "
+        f"{duration(best.seconds)} if each lasts to its step limit.",
+        "shards: one process uses all of this machine.",
+    ]
+    if "policy.batch_size" in advice.flags:
+        lines.append("The batch is part of the result: keep it for every run that you compare.")
+    return lines
+
+
+def advice_as_json(advice: Advice, command: str) -> str:
+    """Return everything as one JSON document."""
+    document: dict[str, Any] = {
+        "machine": dataclasses.asdict(advice.measured.machine)
+        | {"gpus": [gpu._asdict() for gpu in advice.measured.machine.gpus]},
+        "policy": {
+            "batch": advice.measured.brain.spec.batch,
+            "lanes": advice.measured.brain.spec.lanes,
+            "load_s": advice.measured.brain.load,
+            "gpu_memory": advice.measured.brain.gpu_memory,
+            "passes": [one._asdict() for one in advice.measured.brain.passes],
+        },
+        "worker": {"start_s": advice.measured.worker_start, "memory": advice.measured.worker_memory},
+        "one_worker": dataclasses.asdict(advice.measured.alone),
+        "drawing": [
+            {
+                "backend": sight.renderer and sight.renderer.backend,
+                "renderer": sight.renderer and sight.renderer.name,
+                "alone": dataclasses.asdict(sight.alone),
+                "together": dataclasses.asdict(sight.together),
+            }
+            for sight in advice.measured.sights
+        ],
+        "trial": dataclasses.asdict(advice.trial) | {"over_model": advice.correction},
+        "choices": [_plain(forecast, advice.measured) for forecast in (advice.best, *advice.others)],
+        "flags": advice.flags,
+        "environment": advice.environment,
+        "command": command,
+    }
+    return json.dumps(document, indent=2)
+
+
+def _plain(forecast: Forecast, m: Measured) -> dict[str, Any]:
+    renderer = m.sights[forecast.choice.sight].renderer
+    return forecast.choice._asdict() | {
+        "sight": renderer and renderer.backend,
+        "steps_per_second": forecast.steps_per_second,
+        "seconds": forecast.seconds,
+        "limit": forecast.limit,
+    }
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"

@@ -1,0 +1,177 @@
+"""The measurements: what a worker, the drawing and the policy take here, alone and all together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.gl import Renderer, candidates, try_backend
+from proctor.benchmarks.protocol import Task
+from proctor.config.settings import Settings
+from proctor.engine.hosts import Host, HostProcess
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.preparation import Preparation, Ready
+from proctor.machine.cores import usable_cores
+from proctor.machine.gpus import Gpu, memory_of, visible_gpus
+from proctor.machine.memory import available_memory
+from proctor.machine.processes import cpu_seconds
+from proctor.policies.protocol import Cost, Pass, PolicySpec
+from proctor.tuning.probe import Probe, Stretch
+
+BATCHES = (8, 16, 32, 64)
+"""Rows in a forward pass that are tried on a GPU."""
+
+_SECONDS = 4.0
+_TRIAL_SECONDS = 7.0
+_WORTH_A_LOOK = 0.9
+"""Another renderer is measured with all workers only if a frame takes less than this share of the first's."""
+
+_ONLOOKER = "proctor.tuning.onlooker:Onlooker"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is; memory in bytes."""
+
+    cores: int
+    memory: int
+    gpus: Sequence[Gpu]
+
+
+@dataclass(frozen=True)
+class Brain:
+    """The policy.
+
+    Attributes:
+        spec: what it says of itself.
+        in_worker: whether it runs inside the workers anyway.
+        load: seconds until it was ready.
+        cost: what it measured itself at its start.
+        passes: forward passes by batch size, where it measures those.
+        core: seconds of a core per question in its own process.
+        gpu_memory: bytes that it takes of a GPU, if that is known.
+    """
+
+    spec: PolicySpec
+    in_worker: bool
+    load: float
+    cost: Cost | None
+    passes: Sequence[Pass]
+    core: float
+    gpu_memory: int | None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What simulating and drawing takes with one renderer, without a policy; `together`: a worker per core."""
+
+    renderer: Renderer | None
+    alone: Stretch
+    together: Stretch
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that was measured."""
+
+    machine: Machine
+    brain: Brain
+    alone: Stretch
+    """One worker with the policy, nothing else running."""
+    sights: Sequence[Sight]
+    """The first is what a run takes by itself."""
+    worker_memory: int
+    worker_start: float
+
+
+class Session:
+    """Measures one policy on one benchmark. The policy is loaded once and stays until the `stack` closes.
+
+    Args:
+        settings: those of the run.
+        logs: where children write.
+        stack: ends everything.
+        interrupts: Ctrl-C.
+        tell: called with each thing that is begun.
+    """
+
+    def __init__(
+        self, settings: Settings, logs: Path, stack: ExitStack, interrupts: Interrupts, tell: Callable[[str], None]
+    ) -> None:
+        self._settings, self._logs, self._interrupts, self._tell = settings, logs, interrupts, tell
+        self._preparation = Preparation(settings, logs)
+        self.tasks: Sequence[Task] = self._preparation.benchmark.tasks()
+        self._preparation.benchmark.check_installed()
+        tell("loading the policy")
+        self._ready: Ready = self._preparation.prepare(stack, interrupts, tell)
+        stack.callback(self._ready.served.stop, 1.0)
+        self._machine = Machine(usable_cores(), available_memory(), visible_gpus())
+
+    def measure(self) -> Measured:
+        """Measure everything, one thing after the other."""
+        served, spec = self._ready.served, self._ready.served.spec
+        host = served.hosts[0] if served.hosts else None
+        passes: list[Pass] = []
+        if host is not None:
+            self._tell("timing forward passes")
+            passes = host.measure(BATCHES, self._interrupts)
+        self._tell(f"one worker with the policy, on {self.tasks[0].name}")
+        with self._probe(host) as probe:
+            before = _cpu_of(host)
+            begun = probe.run(1, _SECONDS)
+            core = (_cpu_of(host) - before) / begun.asks
+            worker_start, memory = probe.startup + probe.build, probe.memory
+        brain = Brain(
+            spec=spec,
+            in_worker=host is None,
+            load=host.startup if host is not None else 0.0,
+            cost=host.cost if host is not None else None,
+            passes=passes,
+            core=core,
+            gpu_memory=memory_of(host.child.process.pid) if host is not None else None,
+        )
+        sights = self._sights(begun.chunk)
+        return Measured(self._machine, brain, begun, sights, memory, worker_start)
+
+    def trial(self, renderer: Renderer | None, workers: int) -> Stretch:
+        """Run that many workers with the policy for some seconds."""
+        self._tell(f"trying {workers} workers with the policy")
+        served = self._ready.served
+        with self._probe(served.hosts[0] if served.hosts else None, renderer) as probe:
+            return probe.run(workers, _TRIAL_SECONDS)
+
+    def _sights(self, chunk: float) -> list[Sight]:
+        first = self._ready.renderer
+        sights = [self._sight(first, chunk, None)]
+        drawn = first is not None and sights[0].alone.draws > 0
+        for backend in candidates() if drawn else ():
+            trial = try_backend(backend)
+            if first is not None and not trial.complaint and trial.name != first.name:
+                sights.append(self._sight(Renderer(backend, trial.name), chunk, sights[0]))
+        return sights
+
+    def _sight(self, renderer: Renderer | None, chunk: float, better_than: Sight | None) -> Sight:
+        what = f"drawing with {renderer.backend}" if renderer is not None else "simulating"
+        cores = self._machine.cores
+        self._tell(f"{what}, 1 worker")
+        with self._probe(None, renderer, onlooker=max(1, round(chunk))) as probe:
+            alone = probe.run(1, _SECONDS)
+            if better_than is not None and alone.draw > _WORTH_A_LOOK * better_than.alone.draw:
+                return Sight(renderer, alone, alone)
+            self._tell(f"{what}, {cores} workers")
+            return Sight(renderer, alone, probe.run(cores, _SECONDS) if cores > 1 else alone)
+
+    def _probe(self, host: Host | None, renderer: Renderer | None = None, onlooker: int = 0) -> Probe:
+        ready = self._ready if renderer is None else dataclasses.replace(self._ready, renderer=renderer)
+        recipe = self._preparation.recipe(ready, ready.served)
+        if onlooker:
+            spec = dataclasses.replace(ready.served.spec, action_steps=onlooker)
+            recipe = dataclasses.replace(recipe, policy=_ONLOOKER, policy_settings={}, policy_spec=spec.to_wire())
+        return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
+
+
+def _cpu_of(host: HostProcess | None) -> float:
+    return cpu_seconds(host.child.process.pid) if host is not None else 0.0

@@ -1,0 +1,40 @@
+"""A policy that costs nothing: it looks as often as another would, and moves at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+
+
+class Onlooker(Policy):
+    """Runs inside a worker, in the place of the policy whose spec it is given."""
+
+    light = True
+
+    def __init__(self, benchmark: BenchmarkSpec, spec: PolicySpec) -> None:
+        self._spec, self._benchmark = spec, benchmark
+
+    @classmethod
+    def rebuild(cls, settings: Any, benchmark: BenchmarkSpec, spec: PolicySpec) -> Onlooker:
+        """Look as `spec` says."""
+        return cls(benchmark, spec)
+
+    @property
+    def spec(self) -> PolicySpec:
+        """The other policy's."""
+        return self._spec
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        """Return a chunk of random actions, as long as the other's."""
+        b = self._benchmark
+        shape = (self._spec.action_steps or 1, b.action_size)
+        return Actions(
+            [generator.uniform(b.action_low, b.action_high, shape) for generator in generators], memories
+        )
