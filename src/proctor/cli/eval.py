@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import Evaluation
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
 from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
@@ -37,7 +38,7 @@ def eval_command(arguments: Sequence[str]) -> int:
         _print_help(console)
         return EXIT_OK
     settings = settings_from_flags(arguments)
-    evaluation = evaluate_settings(settings, [make_display(console, settings)])
+    evaluation = evaluate_anywhere(settings, [make_display(console, settings)])
     if evaluation.info:
         print_summary(console, evaluation)
     return _conclude(evaluation, Console(stderr=True))
