@@ -52,10 +52,15 @@ def connected(address: str, code: Path) -> Iterator[None]:
             logging_level=logging.CRITICAL,
             **options,
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        ray.shutdown()
-        words = " ".join(str(error).split())
-        raise UsageError(f"--cluster.address={address}: {words or type(error).__name__}") from None
+    except ConnectionError as error:
+        if address != AUTO:
+            raise _refused(address, error) from None
+        raise UsageError(
+            "--cluster.address=auto: no Ray cluster runs here. Join one or start one with ray start, "
+            "set RAY_ADDRESS, or use --cluster.address=local."
+        ) from None
+    except (RuntimeError, ValueError, OSError) as error:
+        raise _refused(address, error) from None
     finally:
         if on_main_thread:
             signal.signal(signal.SIGTERM, handler)
@@ -64,6 +69,10 @@ def connected(address: str, code: Path) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _refused(address: str, error: Exception) -> UsageError:
+    return UsageError(f"--cluster.address={address}: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 def _check_reachable(address: str) -> None:

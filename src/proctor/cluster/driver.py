@@ -28,6 +28,7 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import PolicyError, ProctorError, RunError, StoreError
+from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences, identity_fields
 from proctor.store.run_directory import RunDirectory, file_name
 
@@ -114,7 +115,7 @@ class Nodes:
                     self._vote(ready)
             if not self._fleet.members and self._last_refusal is not None:
                 raise self._last_refusal
-            if not told and moment - began > PATIENCE_SECONDS:
+            if not told and moment - began > PATIENCE_SECONDS and len(self._admitted()) < least:
                 told = True
                 self._tell(
                     f"waiting for nodes: {len(ready)} of {len(self._fleet.members)} are ready, "
@@ -143,7 +144,7 @@ class Nodes:
             member.admitted = True
             if self._handout is not None:
                 self._begin(member)
-                self._tell(f"node {member.name} joined: {member.workers} more workers")
+                self._tell(f"node {member.name} joined, with {count(member.workers, 'worker')}")
             return
         found = differences(_comparable(self._identity), _comparable(member.settled.identity))
         words = "; ".join(f"{key}: the run has {before}, the node {now}" for key, before, now in found)
@@ -152,7 +153,7 @@ class Nodes:
 
     def _refuse(self, member: Member, reason: ProctorError) -> None:
         self._fleet.bar(member)
-        self._last_refusal = type(reason)(f"{reason} (node {member.name})")
+        self._last_refusal = type(reason)(f"{reason} ({member.where})")
         self._tell(f"node {member.name} is refused: {reason}")
 
     def _admitted(self) -> list[Member]:
@@ -219,7 +220,7 @@ class Nodes:
         if self._handout is not None:
             self._handout.receive(member, mail)
         if mail.settled is not None:
-            member.settled = mail.settled
+            member.settled, member.logs = mail.settled, mail.logs
             if self._identity is not None:
                 self._admit(member)
         if mail.leaving is not None:
@@ -230,8 +231,8 @@ class Nodes:
         if news.hopeless:
             self._refuse(member, RunError(f"its part cannot start there: {news.lost}"))
         elif member.admitted:
-            lost = len(member.outstanding)
-            self._tell(f"node {member.name} is lost, its {lost} episodes go elsewhere: {news.lost}")
+            lost = count(len(member.outstanding), "episode")
+            self._tell(f"node {member.name} is lost, with {lost} to be run elsewhere: {news.lost}")
         if self._handout is not None:
             self._handout.lose(member, "the node was lost", blame=self._deadline is None)
 
@@ -247,7 +248,7 @@ class Nodes:
             (self._directory.logs / file_name(f"{member.name}-{name}")).write_bytes(content)
         if isinstance(error, (PolicyError, StoreError)):
             # Another node would come to the same.
-            self._error = self._error or type(error)(f"{error} (node {member.name})")
+            self._error = self._error or type(error)(f"{error} ({member.where})")
         else:
             self._refuse(member, error)
 

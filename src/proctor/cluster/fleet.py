@@ -30,6 +30,7 @@ class Member:
     Attributes:
         workers: how many episodes it can run at once.
         settled: what it says of the run, once it is ready.
+        logs: the folder of its logs, on the node.
         admitted: whether it may have episodes.
         outstanding: the episodes that it has; `begun` are those that a worker has.
         freed: the tasks of the episodes that ended last, whose simulators are still built there.
@@ -41,12 +42,18 @@ class Member:
     actor: Any
     news: Future[Mail]
     settled: Settled | None = None
+    logs: str = ""
     admitted: bool = False
     steps: int = 0
     busy: int = 0
     outstanding: dict[EpisodeKey, Episode] = field(default_factory=dict)
     begun: set[EpisodeKey] = field(default_factory=set)
     freed: deque[TaskKey] = field(default_factory=deque)
+
+    @property
+    def where(self) -> str:
+        """Where to look when something failed there."""
+        return f"node {self.name}{f', logs in {self.logs}' if self.logs else ''}"
 
     def give(self, episodes: Sequence[Episode]) -> None:
         """Hand out episodes."""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from proctor.store.lock import RunLock
 from proctor.store.run_directory import RunDirectory
 
 _MOST_LOG = 1 << 16
+_DAYS = 7
+"""How long the logs of a run stay on a node."""
 
 
 class NodeFolder:
@@ -62,7 +65,10 @@ def node_folder(name: str) -> Iterator[NodeFolder]:
 
 def _clear_if_dead(path: Path) -> None:
     try:
+        old = time.time() - path.stat().st_mtime > _DAYS * 86400
         with RunLock(path):
             NodeFolder(path).clear()
+            if old:
+                shutil.rmtree(path)
     except (RunLockedError, OSError):
         pass  # somebody's, or no folder

@@ -105,7 +105,8 @@ class HandOut:
                 self._write_video(result.record, result.video)
             tries = self._tries[episode.key] + (result.record.status == "finished")
             self._tally.add_build(result.record.timing.get("build", 0.0))
-            records.append(replace(result.record, attempts=tries))
+            error = result.record.error and f"{result.record.error} ({member.where})"
+            records.append(replace(result.record, attempts=tries, error=error))
         self._write(records, attempts)
 
     def lose(self, member: Member, reason: str, *, blame: bool = True) -> None:
@@ -146,7 +147,7 @@ class HandOut:
 
     def _attempt(self, key: EpisodeKey, reason: str, member: Member, worker: int) -> Attempt:
         self._tries[key] += 1
-        return Attempt(key, self._tries[key], f"{reason} (node {member.name})", worker)
+        return Attempt(key, self._tries[key], f"{reason} ({member.where})", worker)
 
     def _write_video(self, record: EpisodeRecord, content: bytes) -> None:
         assert record.video_path is not None

@@ -35,6 +35,7 @@ class Mail:
     """All that happened on a node since its last mail, and where it stands."""
 
     settled: Settled | None = None
+    logs: str = ""
     notes: list[str] = field(default_factory=list)
     begun: list[EpisodeKey] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -53,10 +54,10 @@ class Mailbox:
         self._mail = Mail()
         self._urgent = False
 
-    def settled(self, settled: Settled) -> None:
-        """Tell that policy and benchmark are ready."""
+    def settled(self, settled: Settled, logs: str) -> None:
+        """Tell that policy and benchmark are ready, and where their logs lie."""
         with self._urgently():
-            self._mail.settled = settled
+            self._mail.settled, self._mail.logs = settled, logs
 
     def note(self, message: str) -> None:
         """Tell something that the user should read."""

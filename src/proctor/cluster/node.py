@@ -111,7 +111,8 @@ class Node:
         except ProctorError as error:
             return Leaving(error, logs=folder.log_ends())
         # Where the benchmark's files lie here is no matter of the result.
-        self._mailbox.settled(settled._replace(identity={**settled.identity, "env": self._order.env_identity}))
+        identity = {**settled.identity, "env": self._order.env_identity}
+        self._mailbox.settled(settled._replace(identity=identity), str(folder.run.logs))
         self._begin.wait()
         if self._interrupts.count:
             machine.abandon()
