@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ class Raylets:
     """Gives orders to `raylet_server.py`. It is nobody's child, because a child would count as left behind."""
 
     def __init__(self, log: Path) -> None:
+        # Ray's sockets need a short path; what our nodes write must not lie with other people's.
+        self._ray_home, self._nodes_home = Path(tempfile.mkdtemp(prefix="ray-")), log.parent
         script = Path(__file__).with_name("raylet_server.py")
         with log.open("w") as output:
             self._process = subprocess.Popen(
@@ -25,6 +28,7 @@ class Raylets:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 text=True,
+                env={**os.environ, "RAY_TMPDIR": str(self._ray_home), "TMPDIR": str(self._nodes_home)},
             )
         pid, self.address = self._answer().split()
         self._process.wait()
@@ -46,6 +50,7 @@ class Raylets:
         self._process.stdout.close()
         for process in alive:
             process.kill()
+        shutil.rmtree(self._ray_home)
         assert alive == []
 
     def engine_processes(self) -> list[psutil.Process]:
@@ -54,7 +59,8 @@ class Raylets:
 
     def files(self, run: Path) -> list[Path]:
         """Return what a run has left on the nodes besides logs."""
-        home = Path(tempfile.gettempdir()) / f"proctor-nodes-{os.getuid()}"
+        home = self._nodes_home / f"proctor-nodes-{os.getuid()}"
+        assert home.exists()
         files = [file for folder in home.glob(f"{run.name}-*") for file in folder.rglob("*") if file.is_file()]
         return [file for file in files if file.name != "lock" and file.parent.name != "logs"]
 

@@ -17,12 +17,6 @@ from proctor.errors import UsageError
 
 _SECONDS = 5.0
 
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray warns of a default that it will change; no actor of ours depends on it.
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-
 
 @contextlib.contextmanager
 def connected(address: str, code: Path) -> Iterator[None]:
@@ -32,8 +26,7 @@ def connected(address: str, code: Path) -> Iterator[None]:
         UsageError: there is no such cluster, or it does not fit this process.
     """
     _check_reachable(address)
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
     if ray.is_initialized():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import time
@@ -127,8 +128,10 @@ class Nodes:
         votes = Counter(_ballot(member) for member in ready)
         winner = max(ready, key=lambda member: votes[_ballot(member)])  # the first of the best
         assert winner.settled is not None
-        if self._stored is not None and not any(self._agrees(member, self._stored) for member in ready):
-            check_identity(self._stored, winner.settled.identity, self._directory.path)
+        if self._stored is not None:
+            best = next((member for member in ready if self._agrees(member, self._stored)), winner)
+            assert best.settled is not None
+            check_identity(self._stored, best.settled.identity, self._directory.path)
         self._identity = self._stored or winner.settled.identity
         for member in ready:
             self._admit(member)
@@ -199,8 +202,10 @@ class Nodes:
         return Ending(stopped_by, self._error, self._startup)
 
     def _begin(self, member: Member) -> None:
-        left = len(self._pending) if self._handout is None else len(self._handout)
-        member.actor.begin.remote(max(1, ceil(left / len(self._admitted()))))
+        assert self._handout is not None
+        members = self._admitted()
+        left = len(self._handout) + sum(len(other.outstanding) for other in members)
+        member.actor.begin.remote(max(1, ceil(left / len(members))))
 
     def _turn(self) -> None:
         """Wait for something to happen, and see to it."""
@@ -243,10 +248,11 @@ class Nodes:
             self._handout.lose(member, "the node left", blame=False)
         if error is None:
             return
-        for name, content in leaving.logs.items():
-            self._directory.logs.mkdir(exist_ok=True)
-            (self._directory.logs / file_name(f"{member.name}-{name}")).write_bytes(content)
-        if isinstance(error, (PolicyError, StoreError)):
+        with contextlib.suppress(OSError):  # they are on the node too
+            for name, content in leaving.logs.items():
+                self._directory.logs.mkdir(exist_ok=True)
+                (self._directory.logs / file_name(f"{member.name}-{name}")).write_bytes(content)
+        if isinstance(error, PolicyError):
             # Another node would come to the same.
             self._error = self._error or type(error)(f"{error} ({member.where})")
         else:

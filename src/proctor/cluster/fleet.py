@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections import Counter, deque
@@ -17,6 +18,7 @@ from proctor.config.settings import PolicySettings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.queue import TaskKey
 from proctor.engine.site import Settled
+from proctor.errors import RunError
 
 LOOK_SECONDS = 1.0
 NEWS_SECONDS = 0.5
@@ -97,8 +99,15 @@ class Fleet:
 
         own = ray.get_runtime_context().get_node_id()
         present = {member.id for member in self.members}
+        try:
+            nodes = ray.nodes()
+        except Exception as error:  # Ray has many for it
+            raise RunError(
+                f"the cluster's head cannot be reached any more: {' '.join(str(error).split())}. "
+                "The same command goes on from here."
+            ) from None
         # The driver's own node first: it decides where opinions are divided evenly.
-        for node in sorted(ray.nodes(), key=lambda node: node["NodeID"] != own):
+        for node in sorted(nodes, key=lambda node: node["NodeID"] != own):
             cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
             identifier = node["NodeID"]
             if not cores or identifier in present or identifier in self._barred:
@@ -161,7 +170,8 @@ class Fleet:
         import ray
 
         self.members.remove(member)
-        ray.kill(member.actor)
+        with contextlib.suppress(Exception):  # the cluster may be gone, and the actor with it
+            ray.kill(member.actor)
 
     def bar(self, member: Member) -> None:
         """Start nothing on this node any more."""
