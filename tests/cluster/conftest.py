@@ -8,7 +8,7 @@ import pytest
 from raylets import Raylets
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raylets]:
     """Three raylets; the driver is on the first."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")

@@ -95,12 +95,13 @@ class ThisMachine:
         return "central" if self._served.hosts else "worker"
 
     def _make_job(self, plan: Sequence[Episode], pending: Sequence[Episode], crew: Crew) -> Job:
-        s = self._settings
+        s, directory, videos = self._settings, self._directory, self._ready.videos
 
+        # Without `self`, which holds the job: a circle would keep the hosts' memory until it is collected.
         def video_path(episode: Episode) -> Path | None:
-            if episode.index >= self._ready.videos:
-                return None
-            return self._directory.path / self._directory.video(episode.task, episode.index)
+            return (
+                None if episode.index >= videos else directory.path / directory.video(episode.task, episode.index)
+            )
 
         return Job(
             plan=plan,
