@@ -2,9 +2,9 @@
 
     python benchmarks/autotune.py CHECKPOINT [--device=cuda] [--rounds=2] [--episodes=96] [--chunk=10] [--scaling]
 
-CHECKPOINT is a LeRobot checkpoint, or `expert`. After autotune, the recommended settings and at least four others
-run in turn, round by round, so that a machine whose speed changes treats all alike. Printed per setting: steps a
-second once all workers are at work, as a share of the best; and the prediction over what the recommended run did.
+CHECKPOINT is a LeRobot checkpoint, or `expert` or `random`. After autotune, the recommended settings and at least
+four others run in turn, round by round, so that a machine whose speed changes treats all alike. Printed: steps a
+second once all workers are at work, as a share of the best; the prediction over what the recommended run did.
 With --scaling: the same for 1, 2, 4, ... workers, as a share of ideal scaling from one.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.load import build_settings
+from proctor.config.registry import POLICIES
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.events import Progress, Watcher
 from proctor.engine.interrupts import Interrupts
@@ -53,8 +54,8 @@ class SteadyPace(Watcher):
 
 def tree(args: argparse.Namespace, episodes: int, setting: Setting) -> dict[str, Any]:
     workers, rows, placement = setting
-    policy: dict[str, Any] = {"type": "expert"}
-    if args.checkpoint != "expert":
+    policy: dict[str, Any] = {"type": args.checkpoint}
+    if args.checkpoint not in POLICIES:
         policy = {
             "path": args.checkpoint,
             "n_action_steps": args.chunk,

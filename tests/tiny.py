@@ -131,6 +131,9 @@ class TinySimulator:
                 raise RuntimeError("the simulator fell over")
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "regicide":
+                os.kill(os.getppid(), signal.SIGKILL)  # the coordinator, which takes this process along
+                time.sleep(60)
             case "segfault":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "exit":

@@ -108,7 +108,7 @@ def evaluate(
         seed: episode i of every task runs with `seed + i`.
         workers: simulator processes; 0: as many as the cores make useful.
         output_dir: run directory; a new one under `outputs/eval` by default. An existing run is resumed.
-        display: "auto", "live", "plain" or "none".
+        display: "auto", "live", "plain", "json" or "none".
         env: the benchmark's own settings, such as `{"obs_type": "state"}`.
         settings: any other settings, nested as in `config.yaml`, such as `{"eval": {"max_attempts": 1}}`.
 

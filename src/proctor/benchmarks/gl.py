@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from proctor.config.interpreter import describe_exit, package_environment
 from proctor.errors import NoPicturesError
@@ -25,6 +25,9 @@ FRAME_SIDE = 64
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 _TRIAL_SECONDS = 120
 _SCENE = """<mujoco><worldbody><light pos="0 0 3"/><geom type="box" size=".3 .3 .3"/></worldbody></mujoco>"""
+
+RenderDevice = Literal["auto", "gpu", "cpu"]
+"""What is to draw; auto: whatever draws first."""
 
 
 NO_GL = {"MUJOCO_GL": "disable"}
@@ -81,8 +84,8 @@ def candidates() -> tuple[str, ...]:
     return (chosen,) if chosen else BACKENDS
 
 
-def find_renderer(python: str | None = None) -> Renderer:
-    """Return the first backend that works; `MUJOCO_GL` in the environment decides if it is set.
+def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> Renderer:
+    """Return the first backend that works, on that device; `MUJOCO_GL` in the environment decides if it is set.
 
     Raises:
         NoPicturesError: none works; the message has the command that mends it.
@@ -90,9 +93,14 @@ def find_renderer(python: str | None = None) -> Renderer:
     complaints = []
     for backend in candidates():
         trial = try_backend(backend, python)
-        if not trial.complaint:
+        if not trial.complaint and (device == "auto" or trial.software == (device == "cpu")):
             return Renderer(backend, trial.name)
-        complaints.append(f"{backend}: {trial.complaint}")
+        complaints.append(f"{backend}: {trial.complaint or trial.name}")
+    if device != "auto":
+        raise NoPicturesError(
+            f"--render-device={device}: nothing draws on the {device.upper()} here ({'; '.join(complaints)}). "
+            "Use --render-device=auto to draw with what there is."
+        )
     chosen = os.environ.get("MUJOCO_GL")
     hint = f"Unset MUJOCO_GL={chosen}, or run: " if chosen else "Run: "
     raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")

@@ -13,9 +13,11 @@ from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
 from proctor.engine.evaluation import Evaluation
+from proctor.engine.events import Watcher
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
 from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
+from proctor.report.stream import Stream
 from proctor.report.summary import print_summary
 
 _USAGE = """Evaluate a policy on a benchmark.
@@ -38,18 +40,28 @@ def eval_command(arguments: Sequence[str]) -> int:
         _print_help(console)
         return EXIT_OK
     settings = settings_from_flags(arguments)
-    evaluation = evaluate_anywhere(settings, [make_display(console, settings)])
+    display = make_display(console, settings)
+    evaluation = evaluate_anywhere(settings, [display])
+    resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
+    return conclude(evaluation, console, display, resume, logs=str(evaluation.run.logs))
+
+
+def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: str) -> int:
+    """Tell what a run came to, and with which command it goes on; returns the exit status."""
+    if isinstance(display, Stream):
+        status = _complain(evaluation, resume, logs)
+        display.result(evaluation, status)
+        return status
     if evaluation.info:
         print_summary(console, evaluation)
-    return _conclude(evaluation, Console(stderr=True))
+    return _complain(evaluation, resume, logs)
 
 
-def _conclude(evaluation: Evaluation, errors: Console) -> int:
-    resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
+def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
+    errors = Console(stderr=True)
     if evaluation.error is not None:
         errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
         if isinstance(evaluation.error, PolicyError):
-            logs = evaluation.directory / "logs"
             errors.print(
                 Text(f"The traceback is in {logs}. A policy that was changed is another one"), soft_wrap=True
             )

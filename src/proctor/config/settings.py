@@ -128,4 +128,8 @@ class Settings:
     ] = None
     job_name: Annotated[str | None, EXECUTION, "name in the run directory's path [ENV_POLICY]"] = None
     resume: Annotated[Path | None, EXECUTION, "run directory to finish, with its own settings"] = None
-    display: Annotated[Literal["auto", "live", "plain", "none"], EXECUTION, "progress on the terminal"] = "auto"
+    display: Annotated[
+        Literal["auto", "live", "plain", "json", "none"],
+        EXECUTION,
+        "progress on the terminal; json: an object per line, for programs",
+    ] = "auto"

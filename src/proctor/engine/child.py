@@ -111,9 +111,14 @@ class Child:
         return clip((fatal or lines)[-1].strip(), 300) if lines else ""
 
 
+def end_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends, however it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
     """Be the child: die with the parent, learn the role, run it."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
     faulthandler.enable()
     channel = Channel(_socket(int(sys.argv[1])))

@@ -156,11 +156,15 @@ def evaluate_settings(
 
 
 def run_directory(settings: Settings) -> RunDirectory:
-    """Return where a run with these settings lies."""
-    job_name = settings.job_name or f"{_benchmark_name(settings)}_{settings.policy.type}"
+    """Return the directory of a run, or of its shard."""
     shard = Shard(settings.eval.shard_id, settings.eval.num_shards)
-    path = (settings.output_dir or default_directory(job_name)).absolute()
-    return RunDirectory(path, shard if shard.of > 1 else None)
+    return RunDirectory(output_directory(settings), shard if shard.of > 1 else None)
+
+
+def output_directory(settings: Settings) -> Path:
+    """Return where a run goes."""
+    job_name = settings.job_name or f"{_benchmark_name(settings)}_{settings.policy.type}"
+    return (settings.output_dir or default_directory(job_name)).absolute()
 
 
 def _benchmark_name(settings: Settings) -> str:
@@ -168,7 +172,7 @@ def _benchmark_name(settings: Settings) -> str:
 
 
 def check_interpreter(settings: Settings) -> None:
-    """Refuse an interpreter for the policy that is not here, or that does not go with the other settings."""
+    """Refuse a `--policy.python` that is not there, or that would not be used."""
     python = settings.policy.python
     if python is None:
         return

@@ -43,6 +43,11 @@ class Served:
             host.stop(patience)
 
 
+def first_renderer(served: Served) -> Renderer:
+    """Return whatever draws here first."""
+    return find_renderer()
+
+
 @dataclass(frozen=True)
 class Ready:
     """All that is settled before the first episode. `videos` is how many per task can be drawn."""
@@ -83,8 +88,20 @@ class Preparation:
             batch = stored["policy"]["batch"]
             self._policy_settings = dataclasses.replace(self._policy_settings, **{"batch_size": batch})
 
-    def prepare(self, stack: ExitStack, interrupts: Interrupts, tell: Callable[[str], None]) -> Ready:
+    def prepare(
+        self,
+        stack: ExitStack,
+        interrupts: Interrupts,
+        tell: Callable[[str], None],
+        find: Callable[[Served], Renderer] = first_renderer,
+    ) -> Ready:
         """Load the policy, find a renderer, and say what the results will depend on.
+
+        Args:
+            stack: what is opened here is closed with it.
+            interrupts: a stop signal ends the waiting.
+            tell: who is told what the user should know.
+            find: chooses the renderer; asked only if something will be drawn.
 
         Raises:
             UsageError: something does not fit or is not there.
@@ -93,7 +110,7 @@ class Preparation:
         served = self._prepare_policy(stack, interrupts)
         try:
             check_fit(served.spec, self.spec)
-            renderer, videos = self._choose_renderer(served.spec, tell)
+            renderer, videos = self._choose_renderer(served, tell, find)
             return Ready(served, renderer, self._identity(served.spec, renderer), videos)
         except BaseException:
             served.stop(0.0)
@@ -160,14 +177,16 @@ class Preparation:
         served.stop(1.0)
         return Served(served.spec)
 
-    def _choose_renderer(self, spec: PolicySpec, tell: Callable[[str], None]) -> tuple[Renderer | None, int]:
+    def _choose_renderer(
+        self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer]
+    ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(spec, self.spec).drawn
+        looks = View.of(served.spec, self.spec).drawn
         videos = self._settings.eval.max_episodes_rendered
         if not self.benchmark.uses_gl or not (looks or videos):
             return None, videos
         try:
-            return find_renderer(), videos
+            return find(served), videos
         except NoPicturesError as error:
             if looks:
                 raise

@@ -17,7 +17,8 @@ from rich.text import Text
 from proctor.config.settings import Settings
 from proctor.engine.events import Progress as RunProgress
 from proctor.engine.events import RunStart, Watcher
-from proctor.report.console import count
+from proctor.report.console import PatientConsole, count
+from proctor.report.stream import Stream
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord
 
@@ -25,7 +26,7 @@ _MOST_TASKS = 12
 _PLAIN_SECONDS = 5.0
 
 
-def make_display(console: Console, settings: Settings) -> Watcher:
+def make_display(console: PatientConsole, settings: Settings) -> Watcher:
     """Return the watcher that `--display` asks for."""
     kind = settings.display
     if kind == "auto":
@@ -33,6 +34,8 @@ def make_display(console: Console, settings: Settings) -> Watcher:
         kind = "live" if console.is_terminal and settings.eval.use_async_envs else "plain"
     if kind == "none":
         return Watcher()
+    if kind == "json":
+        return Stream(console)
     return LiveDisplay(console) if kind == "live" else PlainDisplay(console)
 
 
@@ -47,6 +50,7 @@ def describe_start(start: RunStart) -> str:
         "thread": "in this process",
         "inline": "in this process, no workers",
         "nodes": "on every node",
+        "shards": "in every shard",
     }[start.placement]
     nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
     return (

@@ -88,7 +88,7 @@ def _cells(forecast: Forecast, m: Measured) -> list[str]:
         str(choice.rows),
         {"central": "own process", "worker": "in the workers"}[choice.placement],
         renderer.backend if renderer is not None else "–",
-        f"{forecast.steps_per_second:.3g}",
+        _rate(forecast.steps_per_second),
         duration(forecast.seconds),
     ]
 
@@ -112,9 +112,9 @@ def _verdict(advice: Advice) -> list[str]:
     rate = advice.trial.asks_per_second * advice.trial.chunk
     lines = [
         f"limit: the {best.limit} ({parts})",
-        f"tried: {count(advice.trial.workers, 'worker')} reached {rate:.3g} steps/s, "
+        f"tried: {count(advice.trial.workers, 'worker')} reached {_rate(rate)} steps/s, "
         f"{advice.correction:.2f} of what the model says; the figures above are corrected by that.",
-        f"prediction: {best.steps_per_second:.3g} steps/s; {count(advice.episodes, 'episode')} in "
+        f"prediction: {_rate(best.steps_per_second)} steps/s; {count(advice.episodes, 'episode')} in "
         f"{duration(best.seconds)} if each lasts to its step limit.",
         "shards: one process uses all of this machine.",
     ]
@@ -163,6 +163,15 @@ def _plain(forecast: Forecast, m: Measured) -> dict[str, Any]:
         "seconds": forecast.seconds,
         "limit": forecast.limit,
     }
+
+
+def _rate(value: float) -> str:
+    """Return a number as people read it.
+
+    >>> _rate(2163.4), _rate(9.432)
+    ('2,163', '9.43')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _ms(seconds: float) -> str:

@@ -14,10 +14,15 @@ from proctor.errors import RunLockedError
 
 
 class RunLock:
-    """An exclusive lock on a run directory that names its holder to whoever comes second."""
+    """An exclusive lock on a run directory that names its holder to whoever comes second.
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / "lock"
+    Args:
+        directory: what is locked.
+        name: the lock's file; the launcher of a run's shards has one of its own beside the writer's.
+    """
+
+    def __init__(self, directory: Path, name: str = "lock") -> None:
+        self._path = directory / name
         self._descriptor = -1
 
     def __enter__(self) -> RunLock:

@@ -158,17 +158,21 @@ def open_run(
 
     A fresh table takes the identity. An existing one must have the same; more episodes per task extend it.
     """
-    stored = table.meta("identity")
-    if stored is None:
+    if table.meta("identity") is None:
         table.set_meta("identity", identity)
     else:
-        check_identity(stored, identity, directory)
-        before = table.meta("n_episodes") or 0
-        if per_task < before:
-            raise IdentityError(
-                f"{directory} was planned with {before} episodes per task, this command asks for {per_task}. "
-                f"Ask for {before} or more, or use a new --output_dir."
-            )
+        check_continues(table, identity, per_task, directory)
     table.set_meta("n_episodes", per_task)
     done = table.finished_keys()
     return [episode for episode in plan if episode.key not in done]
+
+
+def check_continues(table: EpisodeTable, identity: Identity, per_task: int, directory: Path) -> None:
+    """Raise `IdentityError` if a command would not continue the run in a table but change it."""
+    check_identity(table.meta("identity"), identity, directory)
+    before = table.meta("n_episodes") or 0
+    if per_task < before:
+        raise IdentityError(
+            f"{directory} was planned with {before} episodes per task, this command asks for {per_task}. "
+            f"Ask for {before} or more, or use a new --output_dir."
+        )

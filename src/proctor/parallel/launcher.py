@@ -1,0 +1,187 @@
+"""The launcher: an event loop over the shards' pipes and pidfds. It starts, watches, restarts and stops them.
+
+To whoever watches, the shards are one run: one plan, one count, and one rate over its finished prefix.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.config.settings import RunSettings
+from proctor.engine.coordinator import TICK
+from proctor.engine.events import Watcher
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending
+from proctor.engine.tally import Tally
+from proctor.errors import ProctorError, RunError
+from proctor.parallel.shard import Event, ShardProcess, ShardRecipe, judge
+from proctor.store.records import EpisodeRecord
+
+LATE = 30.0
+"""Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the launcher is to do; everything in it is settled."""
+
+    plan: Sequence[Episode]
+    already: Sequence[EpisodeRecord]
+    shards: Sequence[ShardRecipe]
+    """Those that have something left to do."""
+    eval: RunSettings
+    told: Sequence[str]
+    """Notes that the user has read already, and need not read again from every shard."""
+
+
+class Launcher:
+    """Runs shards until each has done its part, or cannot."""
+
+    def __init__(self, order: Order, watcher: Watcher, interrupts: Interrupts) -> None:
+        self._order, self._watcher, self._interrupts = order, watcher, interrupts
+        self._tally = Tally(order.plan, order.already)
+        self._known: dict[EpisodeKey, str] = {record.key: record.status for record in order.already}
+        self._running: dict[str, ShardProcess] = {}
+        self._deaths: dict[str, int] = {}
+        self._steps_of_the_gone = 0
+        self._error: ProctorError | None = None
+        self._stop_deadline: float | None = None
+        self._shown = 0.0
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> Ending:
+        """Run to the end, whatever that is, and leave no process behind."""
+        self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
+        try:
+            for recipe in self._order.shards:
+                self._start(recipe)
+            while self._running:
+                for key, _ in self._selector.select(TICK):
+                    key.data()
+                self._watch_the_clock()
+                self._show()
+            self._show(force=True)
+        finally:
+            for shard in self._running.values():
+                shard.kill()
+                shard.reap()
+            self._selector.close()
+        return Ending(self._interrupts.first if self._stop_deadline is not None else None, self._error)
+
+    def _start(self, recipe: ShardRecipe) -> None:
+        shard = ShardProcess(recipe)
+        self._running[recipe.name] = shard
+        self._selector.register(shard.pipe, selectors.EVENT_READ, lambda: self._on_words(shard))
+        self._selector.register(shard.pidfd, selectors.EVENT_READ, lambda: self._on_end(shard))
+
+    # What shards say.
+
+    def _on_words(self, shard: ShardProcess) -> None:
+        if self._running.get(shard.recipe.name) is not shard:
+            return
+        for event in shard.listen():
+            self._on_event(shard, event)
+        if shard.hung_up:
+            self._unwatch(shard.pipe)  # its pidfd tells the rest
+
+    def _on_event(self, shard: ShardProcess, event: Event) -> None:
+        if event["event"] == "episode":
+            del event["event"]
+            self._note_records(shard, [EpisodeRecord(**event)])
+        elif event["event"] == "note" and not self._is_told(event["message"]):
+            self._watcher.note(f"{shard.recipe.name}: {event['message']}")
+
+    def _is_told(self, message: str) -> bool:
+        """Whether the user has read it already: that all are stopping was told once for all, too."""
+        return message in self._order.told or self._stop_deadline is not None
+
+    def _note_records(self, shard: ShardProcess, records: Iterable[EpisodeRecord]) -> None:
+        for record in records:
+            if self._known.get(record.key) in (record.status, "finished"):
+                continue
+            self._known[record.key] = record.status
+            self._deaths.pop(shard.recipe.name, None)
+            self._tally.add(record)
+            self._watcher.episode(record)
+
+    # How shards end.
+
+    def _on_end(self, shard: ShardProcess) -> None:
+        recipe = shard.recipe
+        if self._running.get(recipe.name) is not shard:
+            return
+        self._on_words(shard)
+        self._note_records(shard, recipe.records())  # one that was killed may have stored more than it told
+        del self._running[recipe.name]
+        self._unwatch(shard.pipe, shard.pidfd)
+        self._steps_of_the_gone += shard.steps
+        code = shard.reap()
+        outcome, kind = judge(code, shard.result)
+        if self._stop_deadline is not None or outcome == "done":
+            shard.drop_log()
+        elif outcome == "hopeless":
+            self._error = self._error or kind(f"{recipe.name}: {shard.last_words()}")
+            shard.drop_log()
+            self._stop(f"{recipe.name} cannot go on, and trying again would not help: stopping the others")
+        else:
+            self._on_death(recipe, shard.describe_end(code))
+
+    def _on_death(self, recipe: ShardRecipe, ending: str) -> None:
+        most = self._order.eval.max_attempts
+        deaths = self._deaths[recipe.name] = self._deaths.get(recipe.name, 0) + 1
+        if deaths < most:
+            self._watcher.note(f"{recipe.name} {ending}: starting it again, it goes on from where it was")
+            self._start(recipe)
+            return
+        self._error = self._error or RunError(
+            f"{recipe.name} {ending}, {deaths} times without an episode ending in between (see {recipe.log})."
+        )
+        self._watcher.note(f"{recipe.name} {ending}: given up; the others go on")
+
+    def _unwatch(self, *sources: int) -> None:
+        for source in sources:
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+
+    # Signals and time.
+
+    def _on_signal(self) -> None:
+        self._interrupts.drain()
+        if self._interrupts.count > 1:
+            for shard in self._running.values():
+                shard.kill()
+        elif self._interrupts.count and self._stop_deadline is None:
+            grace = self._order.eval.stop_grace
+            self._stop(
+                f"stopping all shards: episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
+            )
+
+    def _stop(self, message: str) -> None:
+        if self._stop_deadline is not None:
+            return
+        self._stop_deadline = time.monotonic() + self._order.eval.stop_grace + LATE
+        self._watcher.note(message)
+        for shard in self._running.values():
+            shard.interrupt()
+
+    def _watch_the_clock(self) -> None:
+        if self._stop_deadline is not None and time.monotonic() > self._stop_deadline:
+            for shard in self._running.values():
+                shard.kill()
+
+    def _show(self, force: bool = False) -> None:
+        moment = time.monotonic()
+        if not force and moment - self._shown < TICK:
+            return
+        self._shown = moment
+        shards = self._running.values()
+        progress = self._tally.progress(
+            steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
+            busy=sum(shard.busy for shard in shards),
+            workers=sum(shard.workers for shard in shards),
+        )
+        self._watcher.progress(progress)

@@ -1,0 +1,201 @@
+"""An evaluation in several processes, from settings to the merged result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.config.files import CONFIG_FILE
+from proctor.config.interpreter import package_environment
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
+from proctor.engine.child import ONE_THREAD
+from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
+from proctor.engine.events import RunStart, Watcher
+from proctor.engine.hosts import Interrupted
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending
+from proctor.engine.merging import merge_runs
+from proctor.engine.plan import make_plan, shard_of
+from proctor.engine.preparation import Preparation
+from proctor.errors import ProctorError, UsageError
+from proctor.parallel.launcher import Launcher, Order
+from proctor.parallel.settle import Settled, Settling, Wish
+from proctor.parallel.shard import ShardRecipe
+from proctor.store.episodes import EpisodeTable
+from proctor.store.filesystem import prepare_directory
+from proctor.store.lock import RunLock
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
+
+LOCK = "launcher.lock"
+_SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
+
+
+def run_parallel(settings: Settings, wish: Wish, watcher: Watcher) -> Evaluation:
+    """Run one evaluation in several processes and merge them. Raises `UsageError` before anything has started."""
+    if settings.eval.num_shards > 1 or settings.eval.shard_id:
+        raise UsageError(
+            "proctor parallel makes the shards itself: leave --eval.shard_id and --eval.num_shards out."
+        )
+    if settings.cluster.address is not None:
+        raise UsageError(
+            "proctor parallel runs on this machine: leave --cluster.address out, or use proctor eval."
+        )
+    if not settings.eval.use_async_envs:
+        raise UsageError("--eval.use_async_envs=false is for a debugger and one process: use proctor eval.")
+    check_interpreter(settings)
+    return _Parallel(settings, wish, watcher).run()
+
+
+class _Parallel:
+    """One run of the launcher."""
+
+    def __init__(self, settings: Settings, wish: Wish, watcher: Watcher) -> None:
+        self._settings, self._watcher = settings, watcher
+        self._target = RunDirectory(output_directory(settings))
+        self._preparation = Preparation(settings, self._target.logs)
+        benchmark = self._preparation.benchmark
+        self._plan = make_plan(benchmark.tasks(), settings.eval.n_episodes, settings.seed)
+        benchmark.check_installed()
+        self._earlier = earlier_runs(self._target)
+        self._wish = wish._replace(num_shards=check_count(self._target, self._earlier, wish.num_shards))
+
+    def run(self) -> Evaluation:
+        """Run what is missing in every shard, and merge."""
+        path = self._target.path
+        self._target.check_usable()
+        created = [folder for folder in (path, *path.parents) if not folder.exists()]
+        prepare_directory(path, len(self._plan))
+        try:
+            with RunLock(path, LOCK):
+                try:
+                    return self._run()
+                finally:
+                    if path in created and not earlier_runs(self._target):
+                        # A command that was refused or stopped before its run began leaves nothing behind.
+                        for name in (CONFIG_FILE, LOCK):
+                            (path / name).unlink(missing_ok=True)
+        finally:
+            self._target.remove_if_unused(created)
+
+    def _run(self) -> Evaluation:
+        with Interrupts() as interrupts:
+            identities = filter(None, (run.stored_identity() for run in self._earlier))
+            try:
+                settling = Settling(self._settings, self._wish, next(identities, None), self._watcher.note)
+                settled = settling.settle(self._preparation, interrupts)
+            except Interrupted:
+                return Evaluation(self._target, self._plan, [], {}, interrupts.first)
+            already = self._already(settled)
+            self._check_not_serial(settled.shards, already)
+            self._target.write_config(to_plain(self._settings))
+            ending = self._launch(settled, already, interrupts)
+            return self._merge(ending)
+
+    def _already(self, settled: Settled) -> dict[EpisodeKey, EpisodeRecord]:
+        """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
+
+        Raises:
+            IdentityError: they are another run's.
+        """
+        found: dict[EpisodeKey, EpisodeRecord] = {}
+        planned = {episode.key for episode in self._plan}
+        for run in self._earlier:
+            with EpisodeTable(run.path / DATABASE, read_only=True) as table:
+                if table.meta("identity") is not None:
+                    check_continues(table, settled.identity, self._settings.eval.n_episodes, run.path)
+                for record in table.records():
+                    if record.key in planned and (record.key not in found or record.status == "finished"):
+                        found[record.key] = record
+        return found
+
+    def _check_not_serial(self, shards: int, already: dict[EpisodeKey, EpisodeRecord]) -> None:
+        if shards > 1 and self._earlier == [self._target] and len(_finished(already)) < len(self._plan):
+            raise UsageError(
+                f"{self._target.path} holds a run of one process, whose episodes shards would run again. "
+                f"Go on with it: proctor eval --resume={self._target.path}"
+            )
+
+    def _launch(
+        self, settled: Settled, already: dict[EpisodeKey, EpisodeRecord], interrupts: Interrupts
+    ) -> Ending:
+        finished = _finished(already)
+        shards = [self._recipe(settled, number) for number in range(settled.shards)]
+        left = [shard for shard in shards if any(episode.key not in finished for episode in shard.plan)]
+        self._watcher.started(
+            RunStart(
+                plan=self._plan,
+                already=list(already.values()),
+                workers=sum(min(settled.workers, len(shard.plan)) for shard in left),
+                placement="shards",
+                policy=self._settings.policy.path or self._settings.policy.type,
+                benchmark=self._settings.env.type.rpartition(":")[2],
+                directory=self._target.path,
+            )
+        )
+        order = Order(self._plan, list(already.values()), left, self._settings.eval, settled.notes)
+        try:
+            return Launcher(order, self._watcher, interrupts).run()
+        finally:
+            self._watcher.ended()
+
+    def _recipe(self, settled: Settled, number: int) -> ShardRecipe:
+        path, shard = self._target.path, Shard(number, settled.shards)
+        return ShardRecipe(
+            name=shard.name,
+            run=RunDirectory(path, shard if shard.of > 1 else None),
+            plan=shard_of(self._plan, *shard),
+            flags=[
+                f"--config_path={path / CONFIG_FILE}",
+                *settled.flags,
+                f"--eval.shard_id={shard.number}",
+                f"--eval.num_shards={shard.of}",
+                f"--output_dir={path}",
+                "--display=json",
+            ],
+            environment={**package_environment(), **ONE_THREAD, **settled.shard_environment(number)},
+            log=self._target.logs / f"{shard.name}.log",
+        )
+
+    def _merge(self, ending: Ending) -> Evaluation:
+        """Put together what there is, also of a run that was cut short."""
+        nothing = Evaluation(self._target, self._plan, [], {}, ending.stopped_by, ending.error)
+        if not earlier_runs(self._target):
+            return nothing
+        try:
+            merged = merge_runs([self._target.path], self._target.path).evaluation
+            # A shard's settings have its share of the machine; those of the whole are the user's.
+            self._target.write_config(to_plain(self._settings))
+        except ProctorError as error:
+            return replace(nothing, error=ending.error or error)
+        return replace(merged, stopped_by=ending.stopped_by, error=ending.error)
+
+
+def earlier_runs(target: RunDirectory) -> list[RunDirectory]:
+    """Return what lies in a directory already: the merged run, if there is one, and the shards that have begun."""
+    matches = [_SHARD.fullmatch(place.name) for place in sorted(target.path.glob(SHARD_DIRECTORIES))]
+    shards = [RunDirectory(target.path, Shard(int(found[1]), int(found[2]))) for found in matches if found]
+    return [run for run in (target, *shards) if run.holds_a_run()]
+
+
+def check_count(target: RunDirectory, earlier: Sequence[RunDirectory], asked: int | None) -> int | None:
+    """Return how many shards there are to be: as many as lie there, where nobody says otherwise."""
+    shards = [run.shard for run in earlier if run.shard is not None]
+    if not shards:
+        return asked
+    counts = {shard.of for shard in shards}
+    wanted = asked or min(counts)
+    if counts == {wanted}:
+        return wanted
+    names = ", ".join(shard.name for shard in shards if shard.of != wanted)
+    raise UsageError(
+        f"{target.path} holds shards of another count: {names}. Use the same --num-shards, or finish them in one "
+        f"process: proctor merge {target.path}, then proctor eval --resume={target.path}"
+    )
+
+
+def _finished(already: dict[EpisodeKey, EpisodeRecord]) -> set[EpisodeKey]:
+    return {key for key, record in already.items() if record.status == "finished"}

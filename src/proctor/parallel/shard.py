@@ -1,0 +1,178 @@
+"""One shard: the process that runs it, what it says, and what its end means."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from proctor import errors
+from proctor.benchmarks.protocol import Episode
+from proctor.config.interpreter import describe_exit
+from proctor.engine.messages import clip
+from proctor.errors import (
+    EXIT_EPISODE_ERRORS,
+    EXIT_OK,
+    EXIT_USAGE,
+    PolicyHostError,
+    ProctorError,
+    RunError,
+    StoreError,
+    UsageError,
+)
+from proctor.store.episodes import EpisodeTable
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import DATABASE, RunDirectory
+
+Event = dict[str, Any]
+Outcome = Literal["done", "died", "hopeless"]
+
+_PIPE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ShardRecipe:
+    """All that is needed to start a shard, and to start it again."""
+
+    name: str
+    run: RunDirectory
+    plan: Sequence[Episode]
+    flags: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+
+    def records(self) -> list[EpisodeRecord]:
+        """Return what is stored of it by now."""
+        try:
+            with EpisodeTable(self.run.path / DATABASE, read_only=True) as table:
+                return table.records()
+        except StoreError:
+            return []  # it has not begun yet
+
+
+class ShardProcess:
+    """The launcher's handle on one start of a shard."""
+
+    def __init__(self, recipe: ShardRecipe) -> None:
+        self.recipe = recipe
+        self.steps = self.busy = self.workers = 0
+        self.result: Event | None = None
+        self.hung_up = False
+        self._rest = b""
+        recipe.log.parent.mkdir(parents=True, exist_ok=True)
+        self._log_start = recipe.log.stat().st_size if recipe.log.exists() else 0
+        # Like the launcher itself, a shard finds modules in the user's directory only if it was started so.
+        safe = [] if sys.path and sys.path[0] in ("", str(Path.cwd())) else ["-P"]
+        self.pipe, theirs = os.pipe2(os.O_CLOEXEC)
+        try:
+            with recipe.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, *safe, "-m", "proctor.parallel", str(os.getpid()), *recipe.flags],
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs,
+                    stderr=log,
+                    env={**os.environ, **recipe.environment},
+                    # Its own group: Ctrl-C on the terminal reaches the launcher alone.
+                    process_group=0,
+                )
+        except BaseException:
+            os.close(self.pipe)
+            raise
+        finally:
+            os.close(theirs)
+        os.set_blocking(self.pipe, False)
+        self.pidfd = os.pidfd_open(self.process.pid)
+
+    def listen(self) -> list[Event]:
+        """Return what it has said since the last time, and remember what it says of itself."""
+        events = []
+        for line in self._lines():
+            try:
+                event = json.loads(line)
+                kind = event["event"]
+            except (ValueError, TypeError, KeyError):
+                continue  # something in its process has printed
+            if kind == "progress":
+                self.steps, self.busy, self.workers = event["steps"], event["busy"], event["workers"]
+            elif kind == "result":
+                self.result = event
+            events.append(event)
+        return events
+
+    def _lines(self) -> list[bytes]:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.pipe, _PIPE_BYTES):
+                self._rest += chunk
+            self.hung_up = True
+        *lines, self._rest = self._rest.split(b"\n")
+        return lines
+
+    def interrupt(self) -> None:
+        """Ask it to stop as Ctrl-C would: episodes in flight may finish."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it now; its workers and its policy end with it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def reap(self) -> int:
+        """Wait for its end and return its exit code."""
+        select.select([self.pidfd], [], [])
+        self.kill()  # what it started itself; it is still a zombie, so its number is nobody else's
+        code = self.process.wait()
+        os.close(self.pipe)
+        os.close(self.pidfd)
+        return code
+
+    def describe_end(self, code: int) -> str:
+        """Say in words how it ended, as in "the shard ..."."""
+        words = self.last_words()
+        if self.result is not None and self.result["error"] is not None:
+            return f"ended: {words}"
+        return describe_exit(code) + (f": {words}" if words else "")
+
+    def last_words(self) -> str:
+        """Return its own complaint, or the last line that it printed where errors go."""
+        if self.result is not None and self.result["error"] is not None:
+            return str(self.result["error"]["message"])
+        text = self.recipe.log.read_bytes()[self._log_start :].decode(errors="replace").strip()
+        _, complaint, words = text.rpartition("proctor: ")
+        return words if complaint else clip(text.splitlines()[-1], 300) if text else ""
+
+    def drop_log(self) -> None:
+        """Remove its error output, of which everything has been told."""
+        if self._log_start:
+            os.truncate(self.recipe.log, self._log_start)
+        else:
+            self.recipe.log.unlink(missing_ok=True)
+
+
+def judge(code: int, result: Event | None) -> tuple[Outcome, type[ProctorError]]:
+    """Return what a shard's end means, and the kind of error that it is.
+
+    >>> judge(0, {"status": 0, "error": None})[0]
+    'done'
+    >>> judge(-9, None)[0]
+    'died'
+    >>> judge(1, {"status": 1, "error": {"kind": "PolicyError", "message": "the policy raised"}})[0]
+    'hopeless'
+    """
+    if code in (EXIT_OK, EXIT_EPISODE_ERRORS):
+        return "done", RunError
+    if code == EXIT_USAGE:
+        return "hopeless", UsageError
+    error = (result or {}).get("error")
+    kind = getattr(errors, error["kind"], RunError) if error else RunError
+    # Whoever has lost its policy's process may find it well next time. A policy that raises will raise again, and
+    # so it is with a full disk and with simulators of which none works.
+    return "died" if error is None or kind is PolicyHostError else "hopeless", kind
