@@ -61,6 +61,9 @@ class Tiny(Benchmark):
             for name in self.settings.task.split(",")
         ]
 
+    def distributions(self) -> Sequence[str]:
+        return ("numpy",)
+
     def make_simulator(self, task: Task) -> Simulator:
         simulator = TinySimulator(task, self.settings)
         simulator.misbehave("build", -1)

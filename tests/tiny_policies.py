@@ -97,6 +97,29 @@ class Gated(Policy):
         return Actions([np.zeros((1, 2)) for _ in windows], memories)
 
 
+class Patient(Thoughtful):
+    """Thoughtful, and answers only when the file `gate` is there. A list of one path, as for `Mortal`."""
+
+    def __init__(self, gate: list[str]) -> None:
+        super().__init__()
+        self._gate = Path(gate[0])
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        while not self._gate.exists():
+            time.sleep(0.01)
+        return super().act(windows, memories, generators)
+
+
+class Weighted(Thoughtful):
+    """Thoughtful, and needs a file; tells in another where it found it."""
+
+    def __init__(self, weights: str, note: list[str]) -> None:
+        super().__init__()
+        Path(note[0]).write_text(f"{weights}\n{Path(weights).read_text()}")
+
+
 class Counting:
     """A plain policy with hidden state: it must see only its own episode's steps."""
 

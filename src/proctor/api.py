@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import Evaluation
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -135,7 +136,7 @@ def evaluate(
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
     checked = build_settings(tree)
-    evaluation = evaluate_settings(checked, [make_display(PatientConsole(), checked)], live)
+    evaluation = evaluate_anywhere(checked, [make_display(PatientConsole(), checked)], live)
     if evaluation.error is not None:
         raise evaluation.error
     if evaluation.stopped_by is signal.SIGINT:

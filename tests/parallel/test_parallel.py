@@ -342,6 +342,7 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
         (["--render-device=gpus"], "Did you mean 'gpu'?"),
         (["--eval.num_shards=2"], "leave --eval.shard_id and --eval.num_shards out"),
         (["--eval.use_async_envs=false"], "use proctor eval"),
+        (["--cluster.address=auto"], "leave --cluster.address out"),
         (["--policy.path=nowhere.py:Name"], "there is no file"),
         ([f"--policy.path={TESTS / 'tiny_policies.py'}:Renamed"], "which tiny does not give"),
     ],

@@ -336,6 +336,24 @@ def test_a_changed_checkpoint_directory_among_the_arguments_has_another_fingerpr
     assert fingerprint(path, gain=str(weights.parent)) != before
 
 
+def test_where_a_checkpoint_among_the_arguments_lies_does_not_matter(tmp_path: Path) -> None:
+    path = write(tmp_path, CLASS)
+    found = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "weights").write_text("1")
+        found.append(fingerprint(path, gain=str(tmp_path / place / "weights")))
+    assert found[0] == found[1] != fingerprint(path, gain="no such file")
+
+
+def test_an_empty_argument_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, CLASS)
+    monkeypatch.chdir(tmp_path)
+    before = fingerprint(path, gain="")
+    (tmp_path / "unrelated").write_text("new")
+    assert fingerprint(path, gain="") == before
+
+
 def test_a_live_object_without_a_fingerprint_has_none() -> None:
     assert as_policy(Counting(), "counting").spec.fingerprint is None
 

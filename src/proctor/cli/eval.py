@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Watcher
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
 from proctor.report.console import PatientConsole
@@ -40,7 +41,7 @@ def eval_command(arguments: Sequence[str]) -> int:
         return EXIT_OK
     settings = settings_from_flags(arguments)
     display = make_display(console, settings)
-    evaluation = evaluate_settings(settings, [display])
+    evaluation = evaluate_anywhere(settings, [display])
     resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
     return conclude(evaluation, console, display, resume, logs=str(evaluation.run.logs))
 

@@ -12,6 +12,7 @@ from proctor.config.load import SECTIONS
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.config.settings import (
     EXECUTION,
+    ClusterSettings,
     EnvSettings,
     LimitSettings,
     PolicySettings,
@@ -25,6 +26,7 @@ def flag_tables() -> list[tuple[str, Table]]:
     return [
         *section_tables(),
         ("Run", settings_table("eval.", RunSettings)),
+        ("Cluster", settings_table("cluster.", ClusterSettings)),
         ("General", settings_table("", Settings, set(SECTIONS))),
         ("Limits in seconds, after which a process counts as hung", settings_table("limits.", LimitSettings)),
     ]

@@ -13,11 +13,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from proctor.config.clusters import check_cluster
 from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.registry import BENCHMARKS, absolute_source, benchmark_path, load_object, policy_path
 from proctor.config.settings import (
     AtLeast,
+    ClusterSettings,
     EnvSettings,
     LimitSettings,
     MoreThan,
@@ -28,7 +30,7 @@ from proctor.config.settings import (
 from proctor.config.shards import check_shard, from_slurm
 from proctor.errors import UsageError, did_you_mean
 
-SECTIONS = ("policy", "env", "eval", "limits")
+SECTIONS = ("policy", "env", "eval", "limits", "cluster")
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -75,12 +77,13 @@ def build_settings(tree: Nested) -> Settings:
     }
     settings = Settings(**values, **_validate_top(tree))
     check_shard(settings)
+    check_cluster(settings)
     return settings
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
-    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", "eval", "limits"))
+    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", "eval", "limits", "cluster"))
     if not env.get("type"):
         raise UsageError(f"--env.type is missing. Known: {', '.join(sorted(BENCHMARKS))}.")
     if not policy.get("type"):
@@ -91,6 +94,7 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
         "env": _settings_of("env.type", env["type"], benchmark_path),
         "eval": RunSettings,
         "limits": LimitSettings,
+        "cluster": ClusterSettings,
     }
 
 

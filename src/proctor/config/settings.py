@@ -2,7 +2,7 @@
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
 on settings that may change between a run and its resume because they cannot change a result. Everything else
-in `env` is identity, and so is the seed; `eval` and `limits` are execution as a whole.
+in `env` is identity, and so is the seed; `eval`, `limits` and `cluster` are execution as a whole.
 Names are LeRobot's wherever LeRobot has the thing.
 """
 
@@ -99,6 +99,17 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """On which machines the episodes run (`--cluster.*`)."""
+
+    address: Annotated[
+        str | None,
+        "spread the plan over a Ray cluster: auto (the running one), HOST:PORT, or local (Ray on this machine)",
+    ] = None
+    min_nodes: Annotated[int, AtLeast(1), "nodes that must be ready before the first episode; more may join"] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings of one run."""
 
@@ -106,6 +117,7 @@ class Settings:
     env: EnvSettings
     eval: RunSettings = field(default_factory=RunSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     seed: Annotated[int, AtLeast(0), "episode i of every task runs with seed + i"] = 1000
     rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
         field(default_factory=dict)

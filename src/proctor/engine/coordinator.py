@@ -140,7 +140,7 @@ class Coordinator:
             return
         episode = self._queue.take(worker.held_task)
         if episode is not None:
-            worker.give(episode, self._job.video_path(episode))
+            self._give(worker, episode)
 
     def _start_worker(self) -> bool:
         episode = self._queue.take(None)
@@ -151,8 +151,13 @@ class Coordinator:
         self._workers[worker.number] = worker
         self._selector.register(worker.child.channel, selectors.EVENT_READ, lambda: self._on_messages(worker))
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_death(worker))
-        worker.give(episode, self._job.video_path(episode))
+        self._give(worker, episode)
         return True
+
+    def _give(self, worker: Worker, episode: Episode) -> None:
+        worker.give(episode, self._job.video_path(episode))
+        for watcher in self._watchers:
+            watcher.begun(episode)
 
     def _least_busy_host(self) -> Host | None:
         served = Counter(id(worker.host) for worker in self._workers.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Sequence
@@ -14,18 +13,14 @@ from typing import Any
 from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.coordinator import Coordinator
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import HostThread, Interrupted
-from proctor.engine.inline import run_inline
+from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job
-from proctor.engine.placement import Crew, crew_size
+from proctor.engine.job import Ending
+from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan, shard_of
-from proctor.engine.preparation import Preparation, Ready, Served, new_bell
+from proctor.engine.site import Settled, Site, Staff
 from proctor.errors import ProctorError, UsageError
-from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
@@ -53,25 +48,22 @@ class Evaluation:
 
 
 class Evaluator:
-    """Runs one evaluation.
+    """Runs one evaluation: owns its directory, its table and its display, and leaves the episodes to a site.
 
     Args:
         settings: all settings, validated.
+        directory: where the run lies.
+        site: what runs the episodes, this machine or a cluster.
         watchers: who is told of progress.
-        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
     """
 
     def __init__(
-        self, settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
+        self, settings: Settings, directory: RunDirectory, site: Site, watchers: Sequence[Watcher] = ()
     ) -> None:
-        self._settings, self._watchers = settings, watchers
-        self._benchmark_name = settings.env.type.rpartition(":")[2]
-        shard = Shard(settings.eval.shard_id, settings.eval.num_shards)
-        self._directory = RunDirectory(output_directory(settings), shard if shard.of > 1 else None)
-        self._preparation = Preparation(settings, self._directory.logs, live_policy)
-        self._benchmark = self._preparation.benchmark
-        self._plan = shard_of(make_plan(self._benchmark.tasks(), settings.eval.n_episodes, settings.seed), *shard)
-        self._benchmark.check_installed()
+        self._settings, self._directory, self._site, self._watchers = settings, directory, site, watchers
+        shard = directory.shard or Shard(0, 1)
+        self._plan = shard_of(make_plan(site.benchmark.tasks(), settings.eval.n_episodes, settings.seed), *shard)
+        site.check()
 
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
@@ -90,88 +82,44 @@ class Evaluator:
             stack.enter_context(RunLock(self._directory.path))
             self._directory.remove_leftovers()
             interrupts = stack.enter_context(Interrupts())
-            self._preparation.keep_batch(self._directory.stored_identity())
             try:
-                ready = self._preparation.prepare(stack, interrupts, self._tell)
+                settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
                 return Evaluation(self._directory, self._plan, [], {}, interrupts.first)
-            served = ready.served
             try:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
-                pending = open_run(table, ready.identity, self._plan, episodes, self._directory.path)
-                table.set_meta("reproducible", served.spec.reproducible)
+                pending = open_run(table, settled.identity, self._plan, episodes, self._directory.path)
+                table.set_meta("reproducible", settled.reproducible)
                 self._directory.write_config(to_plain(self._settings))
-                crew = self._crew(pending, ready)
-                served = self._preparation.place(served, pending, crew.start)
-                job = self._job(pending, ready, served, crew)
-                session = table.begin_session(crew.start)
-                self._announce(table, job, served)
+                staff = self._site.staff(self._plan, pending)
+                session = table.begin_session(staff.workers)
+                self._announce(table, settled, staff)
             except BaseException:
-                served.stop(0.0)
+                self._site.abandon()
                 raise
-            ending = self._execute(job, served, table, interrupts, stack)
+            ending = self._execute(table, interrupts)
             return self._conclude(table, session, ending)
 
-    def _crew(self, pending: Sequence[Episode], ready: Ready) -> Crew:
-        asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
-        return crew_size(asked, max(1, len(pending)), usable_cores(), available_memory() // 2, ready.on_gpu)
-
-    def _job(self, pending: Sequence[Episode], ready: Ready, served: Served, crew: Crew) -> Job:
-        s = self._settings
-
-        def video_path(episode: Episode) -> Path | None:
-            if episode.index >= ready.videos:
-                return None
-            return self._directory.path / self._directory.video(episode.task, episode.index)
-
-        return Job(
-            plan=self._plan,
-            pending=pending,
-            crew=crew,
-            recipe=self._preparation.recipe(ready, served),
-            eval=s.eval,
-            limits=s.limits,
-            max_open_tasks=s.env.max_parallel_tasks,
-            video_path=video_path,
-            on_gpu=ready.on_gpu,
-        )
-
-    def _announce(self, table: EpisodeTable, job: Job, served: Served) -> None:
-        if not self._settings.eval.use_async_envs:
-            placement = "inline"
-        elif self._preparation.live is not None:
-            placement = "thread"
-        else:
-            placement = "central" if served.hosts else "worker"
+    def _announce(self, table: EpisodeTable, settled: Settled, staff: Staff) -> None:
         start = RunStart(
             plan=self._plan,
             already=table.records(),
-            workers=job.crew.start,
-            placement=placement,
+            workers=staff.workers,
+            placement=staff.placement,
             policy=self._settings.policy.path or self._settings.policy.type,
-            benchmark=self._benchmark_name,
+            benchmark=_benchmark_name(self._settings),
             directory=self._directory.path,
+            nodes=staff.nodes,
         )
         for watcher in self._watchers:
             watcher.started(start)
-        for note in served.spec.notes:
+        for note in settled.notes:
             self._tell(note)
 
-    def _execute(
-        self, job: Job, served: Served, table: EpisodeTable, interrupts: Interrupts, stack: ExitStack
-    ) -> Ending:
+    def _execute(self, table: EpisodeTable, interrupts: Interrupts) -> Ending:
         try:
-            if not self._settings.eval.use_async_envs:
-                assert served.policy is not None
-                os.environ.update(job.recipe.environment)  # before the simulator's first import
-                return run_inline(job, self._benchmark, served.policy, table, self._watchers, interrupts)
-            coordinator = Coordinator(job, table, self._watchers, interrupts, served.hosts)
-            live = self._preparation.live
-            if live is not None:
-                size = self._preparation.spec.action_size
-                coordinator.serve_live(HostThread(live, size, new_bell(stack), coordinator.blame))
-            return coordinator.run()
+            return self._site.run(table, self._watchers, interrupts)
         except ProctorError as error:
             return Ending(error=error)
         finally:
@@ -185,7 +133,7 @@ class Evaluator:
         info: dict[str, Any] = {}
         try:
             table.end_session(session, ending.startup)
-            records, info = write_result(self._directory, table, self._benchmark.tasks(), self._plan)
+            records, info = write_result(self._directory, table, self._site.benchmark.tasks(), self._plan)
             self._directory.remove_leftovers()
         except ProctorError as problem:
             error = error or problem
@@ -199,25 +147,36 @@ class Evaluator:
 def evaluate_settings(
     settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
 ) -> Evaluation:
-    """Run one evaluation from validated settings."""
+    """Run one evaluation on this machine, from validated settings."""
     if live_policy is not None and settings.policy.placement == "worker":
         raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
-    if settings.policy.python is not None:
-        check_interpreter(settings)
-    return Evaluator(settings, watchers, live_policy).run()
+    check_interpreter(settings)
+    directory = run_directory(settings)
+    return Evaluator(settings, directory, ThisMachine(settings, directory, live_policy), watchers).run()
+
+
+def run_directory(settings: Settings) -> RunDirectory:
+    """Return the directory of a run, or of its shard."""
+    shard = Shard(settings.eval.shard_id, settings.eval.num_shards)
+    return RunDirectory(output_directory(settings), shard if shard.of > 1 else None)
 
 
 def output_directory(settings: Settings) -> Path:
     """Return where a run goes."""
-    benchmark = settings.env.type.rpartition(":")[2]
-    job_name = settings.job_name or f"{benchmark}_{settings.policy.type}"
+    job_name = settings.job_name or f"{_benchmark_name(settings)}_{settings.policy.type}"
     return (settings.output_dir or default_directory(job_name)).absolute()
+
+
+def _benchmark_name(settings: Settings) -> str:
+    return settings.env.type.rpartition(":")[2]
 
 
 def check_interpreter(settings: Settings) -> None:
     """Refuse a `--policy.python` that is not there, or that would not be used."""
     python = settings.policy.python
-    if shutil.which(str(python)) is None:
+    if python is None:
+        return
+    if shutil.which(python) is None:
         raise UsageError(f"--policy.python={python}: there is no such program.")
     if settings.policy.placement == "worker" or not settings.eval.use_async_envs:
         raise UsageError(

@@ -22,6 +22,7 @@ class RunStart:
     policy: str
     benchmark: str
     directory: Path
+    nodes: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Watcher:
 
     def started(self, start: RunStart) -> None:
         """The plan is fixed and workers are about to start."""
+
+    def begun(self, episode: Episode) -> None:
+        """An episode was given to a worker."""
 
     def episode(self, record: EpisodeRecord) -> None:
         """An episode ended and is durable."""

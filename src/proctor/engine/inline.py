@@ -14,7 +14,7 @@ from dataclasses import replace
 from proctor.benchmarks.protocol import Benchmark, Episode
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, stored_path
+from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.rollout import LocalActor, View
@@ -23,7 +23,6 @@ from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.policies.protocol import Policy
-from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 
 
@@ -31,7 +30,7 @@ def run_inline(
     job: Job,
     benchmark: Benchmark,
     policy: Policy,
-    table: EpisodeTable,
+    table: Ledger,
     watchers: Sequence[Watcher],
     interrupts: Interrupts,
 ) -> Ending:

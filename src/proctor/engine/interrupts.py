@@ -50,6 +50,12 @@ class Interrupts:
         with contextlib.suppress(OSError):
             os.write(self._write, b".")
 
+    def stop(self, times: int = 1) -> None:
+        """Count as if that many SIGINTs had come; any thread may call it, as a node's does."""
+        self.count += times
+        self.first = self.first or signal.SIGINT
+        self.wake()
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         self.first = self.first or signal.Signals(number)

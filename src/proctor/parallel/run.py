@@ -40,10 +40,13 @@ def run_parallel(settings: Settings, wish: Wish, watcher: Watcher) -> Evaluation
         raise UsageError(
             "proctor parallel makes the shards itself: leave --eval.shard_id and --eval.num_shards out."
         )
+    if settings.cluster.address is not None:
+        raise UsageError(
+            "proctor parallel runs on this machine: leave --cluster.address out, or use proctor eval."
+        )
     if not settings.eval.use_async_envs:
         raise UsageError("--eval.use_async_envs=false is for a debugger and one process: use proctor eval.")
-    if settings.policy.python is not None:
-        check_interpreter(settings)
+    check_interpreter(settings)
     return _Parallel(settings, wish, watcher).run()
 
 

@@ -49,11 +49,13 @@ def describe_start(start: RunStart) -> str:
         "worker": "inside the workers",
         "thread": "in this process",
         "inline": "in this process, no workers",
+        "nodes": "on every node",
         "shards": "in every shard",
     }[start.placement]
+    nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
     return (
         f"{start.benchmark}: {count(len(start.plan), 'episode')} of {count(tasks, 'task')}{resumed}; "
-        f"{count(start.workers, 'worker')}; policy {start.policy} {where}"
+        f"{count(start.workers, 'worker')}{nodes}; policy {start.policy} {where}"
     )
 
 

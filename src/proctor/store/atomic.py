@@ -14,10 +14,15 @@ from proctor.errors import StoreError
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` so that a reader, or a crash, sees the old file or the new one and nothing between."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` likewise."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with partial.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

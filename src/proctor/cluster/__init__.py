@@ -1,0 +1,1 @@
+"""One plan on the nodes of a Ray cluster. Nothing here is imported unless `--cluster.address` is given."""

@@ -1,0 +1,135 @@
+"""This machine as the place where episodes run: worker processes, and a host for the policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.config.settings import Settings
+from proctor.engine.coordinator import Coordinator
+from proctor.engine.events import Watcher
+from proctor.engine.feed import Feed
+from proctor.engine.hosts import HostThread
+from proctor.engine.inline import run_inline
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.job import Ending, Job, Ledger
+from proctor.engine.placement import Crew, crew_size
+from proctor.engine.preparation import Preparation, Ready, Served, new_bell
+from proctor.engine.site import Settled, Staff
+from proctor.machine.cores import usable_cores
+from proctor.machine.memory import available_memory
+from proctor.policies.protocol import Policy
+from proctor.store.identity import Identity
+from proctor.store.run_directory import RunDirectory
+
+
+class ThisMachine:
+    """Runs episodes here.
+
+    Args:
+        settings: all settings, validated.
+        directory: where videos and logs go.
+        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
+        feed: episodes that arrive while it runs, where not all are known at the start.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: RunDirectory,
+        live_policy: Policy | None = None,
+        feed: Feed | None = None,
+    ) -> None:
+        self._settings, self._directory, self._feed = settings, directory, feed
+        self._preparation = Preparation(settings, directory.logs, live_policy)
+        self._ready: Ready
+        self._served: Served
+        self._job: Job
+        self._bell: int | None = None
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The benchmark, made but not started."""
+        return self._preparation.benchmark
+
+    def check(self) -> None:
+        """Refuse a benchmark whose packages are missing."""
+        self.benchmark.check_installed()
+
+    def prepare(
+        self,
+        stack: ExitStack,
+        interrupts: Interrupts,
+        stored: Identity | None,
+        tell: Callable[[str], None],
+    ) -> Settled:
+        """Load the policy and find a renderer."""
+        self._preparation.keep_batch(stored)
+        self._ready = self._preparation.prepare(stack, interrupts, tell)
+        self._served = self._ready.served
+        if self._preparation.live is not None:
+            self._bell = new_bell(stack)
+        spec = self._served.spec
+        return Settled(self._ready.identity, spec.reproducible, spec.notes)
+
+    def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
+        """Decide how many workers there are, and whether the policy runs in them."""
+        crew = self._crew(pending)
+        self._served = self._preparation.place(self._served, pending, crew.start)
+        self._job = self._make_job(plan, pending, crew)
+        return Staff(crew.start, self._placement())
+
+    def _crew(self, pending: Sequence[Episode]) -> Crew:
+        asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
+        free = available_memory() // 2
+        return crew_size(asked, max(1, len(pending)), usable_cores(), free, self._ready.on_gpu)
+
+    def _placement(self) -> str:
+        if not self._settings.eval.use_async_envs:
+            return "inline"
+        if self._preparation.live is not None:
+            return "thread"
+        return "central" if self._served.hosts else "worker"
+
+    def _make_job(self, plan: Sequence[Episode], pending: Sequence[Episode], crew: Crew) -> Job:
+        s, directory, videos = self._settings, self._directory, self._ready.videos
+
+        # Without `self`, which holds the job: a circle would keep the hosts' memory until it is collected.
+        def video_path(episode: Episode) -> Path | None:
+            return (
+                None if episode.index >= videos else directory.path / directory.video(episode.task, episode.index)
+            )
+
+        return Job(
+            plan=plan,
+            pending=pending if self._feed is None else [],
+            crew=crew,
+            recipe=self._preparation.recipe(self._ready, self._served),
+            eval=s.eval,
+            limits=s.limits,
+            max_open_tasks=s.env.max_parallel_tasks,
+            video_path=video_path,
+            on_gpu=self._ready.on_gpu,
+        )
+
+    def run(self, ledger: Ledger, watchers: Sequence[Watcher], interrupts: Interrupts) -> Ending:
+        """Run to the end, with workers, or without if the settings say so."""
+        job, served = self._job, self._served
+        if not self._settings.eval.use_async_envs:
+            assert served.policy is not None
+            os.environ.update(job.recipe.environment)  # before the simulator's first import
+            return run_inline(job, self.benchmark, served.policy, ledger, watchers, interrupts)
+        coordinator = Coordinator(job, ledger, watchers, interrupts, served.hosts, self._feed)
+        live = self._preparation.live
+        if live is not None:
+            assert self._bell is not None
+            size = self._preparation.spec.action_size
+            coordinator.serve_live(HostThread(live, size, self._bell, coordinator.blame))
+        return coordinator.run()
+
+    def abandon(self) -> None:
+        """End the hosts."""
+        self._served.stop(0.0)

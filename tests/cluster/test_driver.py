@@ -1,0 +1,67 @@
+"""Which nodes may take part: those whose results are the run's, and who decides what that is."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from harness import tiny_tree
+
+from proctor.cluster.driver import Nodes
+from proctor.cluster.fleet import Member
+from proctor.config.load import build_settings
+from proctor.engine.site import Settled
+from proctor.errors import IdentityError
+from proctor.store.run_directory import RunDirectory
+
+
+def node(name: str, cpu: str, fingerprint: str = "f") -> Member:
+    identity: dict[str, Any] = {"cpu": cpu, "policy": {"fingerprint": fingerprint}}
+    return Member(name, name, 1, MagicMock(), Future(), settled=Settled(identity, True, ()))
+
+
+class Election:
+    """A driver whose nodes have all answered."""
+
+    def __init__(self, directory: Path, *members: Member, stored: dict[str, Any] | None = None) -> None:
+        settings = build_settings(tiny_tree(directory / "run", cluster={"address": "auto"}))
+        self.notes: list[str] = []
+        self.driver = Nodes(settings, RunDirectory(directory / "run"))
+        self.driver._fleet = MagicMock(members=list(members))
+        self.driver._tell, self.driver._stored = self.notes.append, stored
+        self.driver._vote(members)
+        self.admitted = [member.name for member in members if member.admitted]
+
+
+def test_what_most_nodes_have_is_the_runs_and_the_others_are_refused_with_every_difference(tmp_path: Path) -> None:
+    election = Election(tmp_path, node("x", "old", "g"), node("y", "new"), node("z", "new"))
+    assert election.admitted == ["y", "z"]
+    (note,) = election.notes
+    assert note.startswith("node x is refused")
+    assert "cpu: the run has 'new', the node 'old'" in note
+    assert "policy.fingerprint: the run has 'f', the node 'g'" in note
+
+
+def test_where_opinions_are_divided_evenly_the_first_node_decides(tmp_path: Path) -> None:
+    assert Election(tmp_path, node("own", "a"), node("x", "b")).admitted == ["own"]
+
+
+def test_a_run_that_goes_on_keeps_its_identity_against_any_majority(tmp_path: Path) -> None:
+    stored = {"cpu": "old", "policy": {"fingerprint": "f"}}
+    election = Election(tmp_path, node("x", "new"), node("y", "new"), node("z", "old"), stored=stored)
+    assert election.admitted == ["z"]
+
+
+def test_a_run_that_no_node_can_go_on_with_is_refused_as_on_one_machine(tmp_path: Path) -> None:
+    with pytest.raises(IdentityError, match="cpu: the run has 'old', this command gives 'new'"):
+        Election(tmp_path, node("x", "new"), stored={"cpu": "old", "policy": {"fingerprint": "f"}})
+
+
+def test_a_policy_that_cannot_be_known_again_runs_on_all_nodes_and_is_never_resumed(tmp_path: Path) -> None:
+    members = [node("x", "a", "unknown 1"), node("y", "a", "unknown 2")]
+    assert Election(tmp_path, *members).admitted == ["x", "y"]
+    with pytest.raises(IdentityError, match="cannot be known again"):
+        Election(tmp_path, *members, stored={"cpu": "a", "policy": {"fingerprint": "unknown 0"}})

@@ -1,0 +1,182 @@
+"""Handing out to nodes, without any: who gets what, and what a lost node costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.benchmarks.protocol import Episode, Task
+from proctor.cluster.fleet import Member, gpus_wanted
+from proctor.cluster.handout import HandOut
+from proctor.cluster.mail import Mail, Result
+from proctor.config.settings import PolicySettings
+from proctor.engine.plan import make_plan
+from proctor.policies.lerobot.policy import LeRobotSettings
+from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.run_directory import RunDirectory
+
+TASKS = [Task(group=name, task_id=0, name=name, prompt=name, max_steps=10) for name in "ab"]
+
+
+class Actor:
+    """Takes what a node would be given."""
+
+    def __init__(self) -> None:
+        self.give = self
+        self.given: list[dict[str, Any]] = []
+
+    def remote(self, episodes: list[dict[str, Any]]) -> None:
+        self.given += episodes
+
+
+class Memory:
+    """A ledger that remembers."""
+
+    def __init__(self) -> None:
+        self.kept: list[EpisodeRecord] = []
+        self.attempts: list[Attempt] = []
+
+    def records(self) -> list[EpisodeRecord]:
+        return []
+
+    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+        self.kept += records
+        self.attempts += attempts
+
+
+def node(name: str, workers: int = 1) -> Member:
+    return Member(name, name, workers, Actor(), Future(), admitted=True)
+
+
+def result(episode: Episode, seconds: float = 60.0, **fields: Any) -> Result:
+    wire = EpisodeRecord.failed(episode, 1, "").to_wire()
+    wire |= {"status": "finished", "success": True, "error": None, "digest": "d", "seconds": seconds}
+    return Result(EpisodeRecord(**{**wire, **fields}))
+
+
+class Scene:
+    def __init__(self, directory: Path, n_episodes: int, attempts: int = 3) -> None:
+        self.plan = make_plan(TASKS, n_episodes, seed=0)
+        self.ledger = Memory()
+        self.notes: list[str] = []
+        run = RunDirectory(directory)
+        self.handout = HandOut(self.plan, self.plan, self.ledger, run, [], attempts, self.notes.append)
+
+    def end_all(self, member: Member, seconds: float = 60.0) -> None:
+        results = [result(episode, seconds) for episode in member.outstanding.values()]
+        self.handout.receive(member, Mail(results=results))
+
+
+def test_a_node_gets_what_its_workers_can_start_and_no_more_as_long_as_nothing_is_known(tmp_path: Path) -> None:
+    scene, members = Scene(tmp_path, 10), [node("x", 1), node("y", 4)]
+    scene.handout.serve(members)
+    assert [len(member.outstanding) for member in members] == [1, 4]
+    scene.handout.serve(members)
+    assert [len(member.outstanding) for member in members] == [1, 4]
+
+
+def test_short_episodes_are_given_ahead_and_long_ones_are_not(tmp_path: Path) -> None:
+    for seconds, wanted in ((0.01, 8), (60.0, 5)):
+        scene, member = Scene(tmp_path, 50), node("x", 4)
+        scene.handout.serve([member])
+        scene.end_all(member, seconds)
+        scene.handout.serve([member])
+        assert len(member.outstanding) == wanted
+
+
+def test_the_last_episodes_are_shared_and_nobody_keeps_any_for_later(tmp_path: Path) -> None:
+    scene, members = Scene(tmp_path, 10), [node("x", 4), node("y", 4), node("z", 4)]
+    scene.handout.serve(members)
+    for member in members:
+        scene.end_all(member, seconds=0.01)
+    scene.handout.serve(members)
+    assert sorted(len(member.outstanding) for member in members) == [2, 3, 3]
+
+
+def test_a_node_keeps_the_tasks_whose_simulators_it_has(tmp_path: Path) -> None:
+    scene, members = Scene(tmp_path, 10), [node("x"), node("y")]
+    for _ in range(3):
+        scene.handout.serve(members)
+        for member in members:
+            scene.end_all(member)
+    tasks = [{wire["task"]["name"] for wire in member.actor.given} for member in members]
+    assert tasks == [{"a"}, {"b"}]
+
+
+def test_the_episodes_of_a_lost_node_go_to_others_and_only_those_begun_have_used_up_an_attempt(
+    tmp_path: Path,
+) -> None:
+    scene, lost, other = Scene(tmp_path, 2), node("lost", 4), node("other", 4)
+    scene.handout.serve([lost])
+    begun = scene.plan[0].key
+    scene.handout.receive(lost, Mail(begun=[begun]))
+    scene.handout.lose(lost, "the node was lost")
+    assert [(attempt.key, attempt.number) for attempt in scene.ledger.attempts] == [(begun, 1)]
+    assert "node lost" in scene.ledger.attempts[0].reason
+    scene.handout.serve([other])
+    scene.end_all(other)
+    tries = {record.key: record.attempts for record in scene.ledger.kept}
+    assert tries == {episode.key: 2 if episode.key == begun else 1 for episode in scene.plan}
+
+
+def test_an_episode_that_takes_every_node_along_ends_as_an_error_never_as_a_failure(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, 1, attempts=2)
+    scene.plan = scene.plan[:1]
+    scene.handout = HandOut(
+        scene.plan, scene.plan, scene.ledger, RunDirectory(tmp_path), [], 2, scene.notes.append
+    )
+    for name in "xy":
+        member = node(name)
+        scene.handout.serve([member])
+        scene.handout.lose(member, "the node was lost")  # before it could say that it had begun
+    assert [(record.status, record.success, record.attempts) for record in scene.ledger.kept] == [
+        ("error", None, 2)
+    ]
+    assert len(scene.handout) == 0
+    assert "given up" in scene.notes[-1]
+
+
+def test_attempts_on_several_nodes_are_counted_on(tmp_path: Path) -> None:
+    scene, first, second = Scene(tmp_path, 1), node("first", 2), node("second", 2)
+    key = scene.plan[0].key
+    scene.handout.serve([first])
+    scene.handout.receive(first, Mail(begun=[key], attempts=[Attempt(key, 1, "it fell over", 0)]))
+    scene.handout.lose(first, "the node was lost")
+    scene.handout.serve([second])
+    scene.handout.receive(
+        second, Mail(attempts=[Attempt(key, 1, "it fell over", 0)], results=[result(scene.plan[0], attempts=2)])
+    )
+    assert [attempt.number for attempt in scene.ledger.attempts] == [1, 2, 3]
+    assert scene.ledger.kept[0].attempts == 4
+
+
+def test_a_result_of_an_episode_that_is_not_the_nodes_any_more_is_not_stored(tmp_path: Path) -> None:
+    scene, member = Scene(tmp_path, 1), node("x")
+    scene.handout.receive(member, Mail(results=[result(scene.plan[0])]))
+    assert scene.ledger.kept == []
+
+
+def test_a_video_is_there_before_its_record(tmp_path: Path) -> None:
+    scene, member = Scene(tmp_path, 1), node("x", 2)
+    scene.handout.serve([member])
+    path = "videos/a_0/eval_episode_0.mp4"
+    there: list[bool] = []
+    write = scene.ledger.write
+    scene.ledger.write = lambda *news: (there.append((tmp_path / path).exists()), write(*news))  # type: ignore
+    sent = Result(result(scene.plan[0], video_path=path).record, b"film")
+    scene.handout.receive(member, Mail(results=[sent]))
+    assert there == [True]
+    assert (tmp_path / path).read_bytes() == b"film"
+
+
+@pytest.mark.parametrize(
+    ("device", "there", "wanted"),
+    [("cpu", 2, 0), (None, 0, 0), (None, 2, 1), ("cuda", 1, 1), ("cuda:1", 2, 2), ("cuda:0,cuda:1", 2, 2)],
+)
+def test_a_policy_on_gpus_asks_ray_for_them(device: str | None, there: int, wanted: int) -> None:
+    assert gpus_wanted(LeRobotSettings(device=device), there) == wanted
+    assert gpus_wanted(PolicySettings(), there) == 0
