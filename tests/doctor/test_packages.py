@@ -78,7 +78,7 @@ def test_a_wrong_version_comes_with_the_command_that_mends_it(monkeypatch: pytes
         ("av", False, "pip install 'proctor[video]'"),
         ("websockets", False, "pip install 'proctor[remote]'"),
         ("lerobot", False, "pip install 'proctor[lerobot]'"),
-        ("ray", False, "pip install ray"),
+        ("ray", False, "pip install 'proctor[ray]'"),
     ],
 )
 def test_what_is_absent_comes_with_the_command_that_gets_it(name: str, needed: bool, remedy: str) -> None:

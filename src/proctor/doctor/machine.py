@@ -25,7 +25,7 @@ _ENOUGH_FILES = 4096
 def look_at_cores() -> list[Finding]:
     """Return the cores that may be used beside those that the machine has."""
     usable, all_of_them = usable_cores(), os.cpu_count() or 1
-    text = f"{usable} of {all_of_them} usable, so {usable} worker{'s' * (usable > 1)} by default"
+    text = f"{usable} of {all_of_them} usable; a run begins with a worker for each"
     return [Finding(SECTION, "cores", "ok", text)]
 
 

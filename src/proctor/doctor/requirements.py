@@ -85,6 +85,6 @@ PACKAGES = (
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),
     Package("lerobot", OPTIONS, "0.5", extra="lerobot", use="checkpoints", slow=True),
     Package("torch", OPTIONS, use="checkpoints", slow=True),
-    Package("ray", OPTIONS, slow=True),
+    Package("ray", OPTIONS, "2.40", extra="ray", use="clusters", slow=True),
 )
 """A package comes after those that it imports, so that what is broken is met before what breaks with it."""
