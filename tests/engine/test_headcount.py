@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from harness import Digests, digests, run_tiny
+from harness import Digests, digests, flags, run_tiny, tiny_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proctor.engine import coordinator, local
 from proctor.engine import headcount as headcount_module
 from proctor.engine.events import Progress, Watcher
 from proctor.engine.headcount import WINDOW, Headcount, Moment
-from proctor.machine.cores import usable_cores
 
 
 class Machine:
@@ -101,6 +103,14 @@ class Counts(Watcher):
         self.workers.append(progress.workers)
 
 
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a small machine: with many cores so few episodes would not ask for more workers."""
+    for module in (coordinator, local):
+        monkeypatch.setattr(module, "usable_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("two_cores")
 def test_a_run_that_leaves_cores_idle_takes_more_workers_and_gives_the_same_bits(
     tmp_path: Path, reference: Digests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,12 +121,13 @@ def test_a_run_that_leaves_cores_idle_takes_more_workers_and_gives_the_same_bits
         tmp_path / "run", watcher=counts, n_episodes=40, env={"delay": 0.01}, eval={"batch_size": 0}
     )
     assert evaluation.error is None
-    assert counts.workers[0] == usable_cores()
-    assert max(counts.workers) > usable_cores()
+    assert counts.workers[0] == 2
+    assert max(counts.workers) > 2
     assert reference.items() <= digests(evaluation).items()
     assert len(digests(evaluation)) == 120
 
 
+@pytest.mark.usefixtures("two_cores")
 def test_workers_that_did_not_help_are_let_go_and_nothing_is_lost(
     tmp_path: Path, reference: Digests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +138,28 @@ def test_workers_that_did_not_help_are_let_go_and_nothing_is_lost(
         tmp_path / "run", watcher=counts, n_episodes=40, env={"delay": 0.01}, eval={"batch_size": 0}
     )
     assert evaluation.error is None
-    assert max(counts.workers) > usable_cores()
-    assert counts.workers[-1] == usable_cores()
+    assert max(counts.workers) > 2
+    assert counts.workers[-1] == 2
     assert reference.items() <= digests(evaluation).items()
     assert all(record.attempts == 1 for record in evaluation.records)
+
+
+def test_a_run_goes_on_with_the_workers_that_there_is_room_for(tmp_path: Path, reference: Digests) -> None:
+    """Asked for more than descriptors allow, it says so and is content with fewer."""
+    tree = tiny_tree(tmp_path / "run", eval={"batch_size": 12})
+    command = [
+        "sh",
+        "-c",
+        'ulimit -n 40; exec "$@"',
+        "sh",
+        sys.executable,
+        "-m",
+        "proctor.cli",
+        "eval",
+        *flags(tree),
+    ]
+    done = subprocess.run([*command, "--display=plain"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "no room for another worker" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert digests(tmp_path / "run") == reference

@@ -187,6 +187,30 @@ def test_more_shards_than_episodes_leave_some_with_nothing_to_do(tmp_path: Path)
     assert merge_runs([tmp_path / "run"]).missing == {}
 
 
+def test_a_run_that_is_not_trusted_can_be_left_out(tmp_path: Path) -> None:
+    run_shards(tmp_path / "run")
+    merge_runs([tmp_path / "run" / f"shard_{number}_of_3" for number in (0, 1)])
+    with sqlite3.connect(tmp_path / "run" / "shard_2_of_3" / "run.sqlite") as database:
+        database.execute("UPDATE meta SET value = '{\"seed\": 3}' WHERE key = 'identity'")
+    database.close()
+    merged = merge_runs([tmp_path / "run" / "shard_0_of_3"])
+    assert len(merged.evaluation.records) == 8
+
+
+def test_a_shard_beside_those_of_another_count_is_refused(tmp_path: Path) -> None:
+    run_shards(tmp_path / "run", (0,))
+    with pytest.raises(UsageError, match=r"shards of another count: shard_0_of_3"):
+        run_tiny(tmp_path / "run", eval={"shard_id": 0, "num_shards": 2})
+
+
+def test_going_on_with_shards_that_were_not_merged_is_refused(tmp_path: Path) -> None:
+    run_shards(tmp_path / "run", (0,))
+    shutil.copy(tmp_path / "run" / "shard_0_of_3" / "config.yaml", tmp_path / "run" / "config.yaml")
+    done = run_cli("eval", f"--resume={tmp_path / 'run'}", "--eval.num_shards=1", "--eval.shard_id=0")
+    assert done.returncode == 2
+    assert f"proctor merge {tmp_path / 'run'}" in done.stderr
+
+
 def test_a_place_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no run"):
         merge_runs([tmp_path])

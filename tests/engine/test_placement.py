@@ -45,21 +45,26 @@ def test_more_to_do_never_speaks_against_copies(asks: float, workers: int, cores
     episodes=st.integers(1, 200),
     cores=st.integers(1, 64),
     memory=st.integers(0, 1 << 38),
+    files=st.integers(0, 1 << 20),
     on_gpu=st.booleans(),
 )
 def test_there_are_never_more_workers_than_episodes_and_never_none(
-    asked: int, episodes: int, cores: int, memory: int, on_gpu: bool
+    asked: int, episodes: int, cores: int, memory: int, files: int, on_gpu: bool
 ) -> None:
-    crew = crew_size(asked, episodes, cores, memory, on_gpu)
+    crew = crew_size(asked, episodes, cores, memory, files, on_gpu)
     assert 1 <= crew.start <= crew.most <= episodes
     if asked:
         assert crew == (min(asked, episodes),) * 2
 
 
 def test_a_gpu_is_kept_busy_by_more_workers_than_cores() -> None:
-    assert crew_size(0, 1000, 16, PLENTY, on_gpu=True) == (32, 64)
-    assert crew_size(0, 1000, 16, PLENTY, on_gpu=False) == (16, 64)
+    assert crew_size(0, 1000, 16, PLENTY, PLENTY, on_gpu=True) == (32, 64)
+    assert crew_size(0, 1000, 16, PLENTY, PLENTY, on_gpu=False) == (16, 64)
 
 
 def test_little_memory_means_few_workers() -> None:
-    assert crew_size(0, 1000, 16, 2 << 30, on_gpu=True).most == 5
+    assert crew_size(0, 1000, 16, 2 << 30, PLENTY, on_gpu=True).most == 5
+
+
+def test_few_descriptors_mean_few_workers() -> None:
+    assert crew_size(0, 1000, 64, PLENTY, files=1024, on_gpu=True) == (120, 120)

@@ -387,6 +387,16 @@ def test_taking_over_twice_is_taking_over_once(path: Path, tmp_path: Path) -> No
         assert once[:2] == [rows(other.path, f"SELECT * FROM {name}") for name in ("episodes", "attempts")]
 
 
+def test_a_session_that_went_on_is_brought_up_to_date(path: Path, tmp_path: Path) -> None:
+    with EpisodeTable(path) as table, EpisodeTable(tmp_path / "other.sqlite") as other:
+        session = other.begin_session(workers=2)
+        table.absorb(other)
+        other.end_session(session, 7.5)
+        table.absorb(other)
+        assert table.sessions() == other.sessions()
+        assert table.wall_and_startup()[1] == 7.5
+
+
 # Looking at a run.
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from rich.text import Text
 from proctor.config.load import settings_from_flags
 from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import EXIT_OK, EXIT_SIGINT
+from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice
@@ -42,9 +43,9 @@ def autotune_command(arguments: Sequence[str]) -> int:
     flags = [argument for argument in arguments if argument != "--json"]
     try:
         advice = _advise(flags, Console(stderr=True))
-    except Interrupted:
+    except Interrupted as stopped:
         Console(stderr=True).print("stopped; nothing was stored")
-        return EXIT_SIGINT
+        return EXIT_SIGTERM if stopped.args[0] is signal.SIGTERM else EXIT_SIGINT
     command = paste_ready(flags, advice)
     if as_json:
         console.out(advice_as_json(advice, command), highlight=False)
@@ -63,7 +64,10 @@ def _advise(flags: Sequence[str], errors: Console) -> Advice:
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-autotune-")))
         interrupts = stack.enter_context(Interrupts())
-        return make_advice(settings, logs, stack, interrupts, tell)
+        try:
+            return make_advice(settings, logs, stack, interrupts, tell)
+        except Interrupted:
+            raise Interrupted(interrupts.first) from None
 
 
 def paste_ready(flags: Sequence[str], advice: Advice) -> str:

@@ -29,4 +29,5 @@ def evaluate_anywhere(
     from proctor.cluster.driver import Nodes
 
     directory = run_directory(settings)
+    directory.check_begun(settings.resume)
     return Evaluator(settings, directory, Nodes(settings, directory), watchers).run()

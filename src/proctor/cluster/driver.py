@@ -33,7 +33,7 @@ from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences, identity_fields
 from proctor.store.run_directory import RunDirectory, file_name
 
-SETTLING_SECONDS = 10.0
+SETTLING_SECONDS = 60.0
 """How long a run that could begin waits for the other nodes, so that they have a say in what its identity is."""
 
 PATIENCE_SECONDS = 5.0
@@ -110,7 +110,10 @@ class Nodes:
                 raise Interrupted
             ready = [member for member in self._fleet.members if member.settled is not None]
             moment = time.monotonic()
-            if self._identity is None and len(ready) >= least:
+            stored = self._stored
+            if self._identity is None and stored and any(self._agrees(member, stored) for member in ready):
+                self._vote(ready)  # there is nothing to vote on: what lies there decides
+            elif self._identity is None and len(ready) >= least:
                 enough_since = enough_since or moment
                 if len(ready) == len(self._fleet.members) or moment - enough_since > SETTLING_SECONDS:
                     self._vote(ready)
@@ -235,9 +238,13 @@ class Nodes:
         member = news.member
         if news.hopeless:
             self._refuse(member, RunError(f"its part cannot start there: {news.lost}"))
+        elif self._fleet.is_barred(member):
+            self._refuse(member, RunError(f"its part has died there too often: {news.lost}"))
         elif member.admitted:
             lost = count(len(member.outstanding), "episode")
             self._tell(f"node {member.name} is lost, with {lost} to be run elsewhere: {news.lost}")
+        else:
+            self._tell(f"node {member.name} was lost while it got ready: {news.lost}")
         if self._handout is not None:
             self._handout.lose(member, "the node was lost", blame=self._deadline is None)
 
@@ -267,7 +274,7 @@ class Nodes:
             return not members or time.monotonic() > self._deadline or self._interrupts.count > 1
         if not len(handout) and not outstanding:
             return True
-        if not self._fleet.members:
+        if not self._fleet.members and self._fleet.deserted:
             refused = self._last_refusal
             words = f"no node is left{f', the last because {refused}' if refused else ''}."
             self._error = RunError(f"{words} The same command goes on from here.")

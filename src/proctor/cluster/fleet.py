@@ -90,6 +90,8 @@ class Fleet:
         self._barred: set[str] = set()
         self._deaths: Counter[str] = Counter()
         self._looked = 0.0
+        self.deserted = False
+        """Whether the last look found no node on which an actor of ours is, or could be started."""
 
     def look(self, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
         """Start actors on nodes that have none, once a second."""
@@ -120,6 +122,7 @@ class Fleet:
                 continue
             self.members.append(self._start(identifier, name, cores, gpus, interrupts))
         self._looked = time.monotonic()
+        self.deserted = not self.members
 
     def _start(self, identifier: str, name: str, cores: int, gpus: int, interrupts: Interrupts) -> Member:
         import ray
@@ -172,6 +175,10 @@ class Fleet:
         self.members.remove(member)
         with contextlib.suppress(Exception):  # the cluster may be gone, and the actor with it
             ray.kill(member.actor)
+
+    def is_barred(self, member: Member) -> bool:
+        """Whether nothing will be started on this node any more."""
+        return member.id in self._barred
 
     def bar(self, member: Member) -> None:
         """Start nothing on this node any more."""

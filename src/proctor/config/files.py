@@ -29,5 +29,5 @@ def read_run_settings(directory: Path) -> dict[str, Any]:
     """Return the settings of the run in `directory`."""
     path = directory / CONFIG_FILE
     if not path.exists():
-        raise UsageError(f"--resume={directory} holds no run: {path} is missing.")
+        raise UsageError(f"{directory} holds no run: {path} is missing.")
     return read_settings_file(path, str(path))

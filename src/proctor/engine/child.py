@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import faulthandler
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 from proctor import __version__
 from proctor.config.interpreter import package_environment
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
+from proctor.engine.waiting import wait_readable
 
 _PR_SET_PDEATHSIG = 1
 
@@ -90,7 +90,7 @@ class Child:
         """Wait for the end, killing the child after `patience` seconds; returns its exit code."""
         if self.pidfd < 0:
             return self.process.returncode
-        select.select([self.pidfd], [], [], patience)
+        wait_readable([self.pidfd], patience)
         # Even if it ended by itself: it is still a zombie, so its number is nobody else's, and whatever it
         # started ends with it.
         self.kill()

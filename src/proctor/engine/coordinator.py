@@ -146,7 +146,13 @@ class Coordinator:
         episode = self._queue.take(None)
         if episode is None:
             return False
-        worker = Worker(self._next_number, self._job.recipe, self._least_busy_host())
+        try:
+            worker = Worker(self._next_number, self._job.recipe, self._least_busy_host())
+        except OSError as error:
+            self._queue.ended(episode)
+            self._queue.put_back(episode)
+            self._on_no_room(error)
+            return False
         self._next_number += 1
         self._workers[worker.number] = worker
         self._selector.register(worker.child.channel, selectors.EVENT_READ, lambda: self._on_messages(worker))
@@ -158,6 +164,18 @@ class Coordinator:
         worker.give(episode, self._job.video_path(episode))
         for watcher in self._watchers:
             watcher.begun(episode)
+
+    def _on_no_room(self, error: OSError) -> None:
+        """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
+        there = len(self._at_work())
+        words = f"no room for another worker ({error.strerror or error})"
+        if there:
+            self._headcount.be_content(there)
+            self._tell(f"{words}: going on with {there}. Raise ulimit -n or -u for more")
+        else:
+            self._error = self._error or RunError(
+                f"{words}. Raise ulimit -n or -u, then run the same command again."
+            )
 
     def _least_busy_host(self) -> Host | None:
         served = Counter(id(worker.host) for worker in self._workers.values())

@@ -152,6 +152,7 @@ def evaluate_settings(
         raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
     check_interpreter(settings)
     directory = run_directory(settings)
+    directory.check_begun(settings.resume)
     return Evaluator(settings, directory, ThisMachine(settings, directory, live_policy), watchers).run()
 
 

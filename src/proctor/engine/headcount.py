@@ -61,6 +61,10 @@ class Headcount:
         """Whether the number will not change any more, so that nobody has to look."""
         return self._settled
 
+    def be_content(self, workers: int) -> None:
+        """Stay with that many: there cannot be more."""
+        self.target, self._settled = workers, True
+
     def look(self, now: Moment) -> None:
         """Take a look at the run, a few times a second or less; `target` may change."""
         if self._settled or now.working < self.target:

@@ -262,4 +262,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         elif order["type"] == "detach":
             server.detach(order["slot"])
         else:
-            channel.send({"type": "passes", "passes": policy.passes(order["sizes"])})
+            loading.write(Phase.ACT, now())
+            passes = policy.passes(order["sizes"])
+            loading.write(Phase.IDLE, now())
+            channel.send({"type": "passes", "passes": passes})

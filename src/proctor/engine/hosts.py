@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import select
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.transport import PhaseCell, Slot, new_memory, now
+from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
@@ -66,9 +66,9 @@ class HostProcess:
             UsageError: the policy cannot be loaded, and why.
             PolicyHostError: the process died or hung while loading.
         """
-        sources: list[Any] = [self.child.channel, self.child.pidfd, interrupts]
+        sources: list[Readable | int] = [self.child.channel, self.child.pidfd, interrupts]
         while True:
-            ready, _, _ = select.select(sources, [], [], 0.5)
+            ready = wait_readable(sources, 0.5)
             if interrupts.count:
                 raise Interrupted
             if self.child.channel in ready:
@@ -98,14 +98,16 @@ class HostProcess:
             if reason is not None:
                 raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
 
-    def measure(self, sizes: Sequence[int], interrupts: Interrupts) -> list[Pass]:
+    def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
         with contextlib.suppress(ChannelClosed):
             self.child.channel.send({"type": "measure", "sizes": list(sizes)})
-            sources: list[Any] = [self.child.channel, self.child.pidfd]
-            while not select.select(sources, [], [], 0.5)[0]:
+            while not wait_readable([self.child.channel, self.child.pidfd], 0.5):
                 if interrupts.count:
                     raise Interrupted
+                reason = self.overdue(limits)
+                if reason is not None:
+                    raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
             message, _ = self.child.channel.receive()
             if message["type"] == "passes":
                 return [Pass(*one) for one in message["passes"]]

@@ -33,8 +33,9 @@ class Interrupts:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        os.close(self._read)
-        os.close(self._write)
+        ends, (self._read, self._write) = (self._read, self._write), (-1, -1)
+        for end in ends:  # their numbers may soon be another file's, and a late thread may still wake us
+            os.close(end)
 
     def fileno(self) -> int:
         """Return the descriptor that tells of a signal."""

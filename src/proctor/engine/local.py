@@ -21,6 +21,7 @@ from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.engine.site import Settled, Staff
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
+from proctor.machine.processes import open_file_limit
 from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
 from proctor.store.run_directory import RunDirectory
@@ -79,13 +80,21 @@ class ThisMachine:
         """Decide how many workers there are, and whether the policy runs in them."""
         crew = self._crew(pending)
         self._served = self._preparation.place(self._served, pending, crew.start)
+        if self._served.is_copied:
+            crew = Crew(crew.start, crew.start)  # each more would load the policy again
         self._job = self._make_job(plan, pending, crew)
         return Staff(crew.start, self._placement())
 
     def _crew(self, pending: Sequence[Episode]) -> Crew:
         asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
-        free = available_memory() // 2
-        return crew_size(asked, max(1, len(pending)), usable_cores(), free, self._ready.on_gpu)
+        return crew_size(
+            asked,
+            episodes=max(1, len(pending)),
+            cores=usable_cores(),
+            memory=available_memory() // 2,
+            files=open_file_limit(),
+            on_gpu=self._ready.on_gpu,
+        )
 
     def _placement(self) -> str:
         if not self._settings.eval.use_async_envs:

@@ -46,7 +46,9 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
     """
     target = RunDirectory((output or _common_place(directories)).absolute())
     target.check_usable()
-    runs = find_runs([*directories, target.path] if target.holds_a_run() else directories)
+    runs = find_runs(directories)
+    if target.holds_a_run() and target.path not in runs:
+        runs.append(target.path)
     sources = check_runs(runs, target.path)
     tree = read_run_settings(runs[0])
     tree["eval"] = {**tree["eval"], "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}

@@ -18,7 +18,11 @@ Placement = Literal["central", "worker"]
 _WORKER_BYTES = 400 << 20
 """What a worker that draws takes, measured."""
 
-_MOST_PER_CORE = 4
+_WORKER_FILES, _OTHER_FILES = 8, 64
+"""Descriptors of a worker, with some for the one that may take its place, and of everything else."""
+
+MOST_PER_CORE = 4
+"""Workers per core beyond which more have never been of use."""
 
 
 def choose_placement(cost: Cost | None, asks: float, workers: int, cores: int, free_memory: int) -> Placement:
@@ -52,7 +56,7 @@ class Crew(NamedTuple):
     most: int
 
 
-def crew_size(asked: int, episodes: int, cores: int, memory: int, on_gpu: bool = False) -> Crew:
+def crew_size(asked: int, episodes: int, cores: int, memory: int, files: int, on_gpu: bool = False) -> Crew:
     """Return the number that was asked for, or what the machine makes sensible; never more than episodes.
 
     Args:
@@ -60,16 +64,17 @@ def crew_size(asked: int, episodes: int, cores: int, memory: int, on_gpu: bool =
         episodes: how many there are to run.
         cores: how many workers can run at once.
         memory: bytes that workers may take.
+        files: descriptors that this process may have open.
         on_gpu: whether a GPU draws or holds the policy: workers then wait for it, and more of them keep it busy.
 
-    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30)
+    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30, files=1024)
     Crew(start=8, most=32)
-    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30, on_gpu=True)
+    >>> crew_size(0, episodes=100, cores=8, memory=64 << 30, files=1024, on_gpu=True)
     Crew(start=16, most=32)
-    >>> crew_size(50, episodes=20, cores=8, memory=64 << 30)
+    >>> crew_size(50, episodes=20, cores=8, memory=64 << 30, files=1024)
     Crew(start=20, most=20)
     """
     if asked:
         return Crew(*[max(1, min(asked, episodes))] * 2)
-    room = max(1, min(episodes, memory // _WORKER_BYTES))
-    return Crew(min(cores * (2 if on_gpu else 1), room), min(_MOST_PER_CORE * cores, room))
+    room = max(1, min(episodes, memory // _WORKER_BYTES, (files - _OTHER_FILES) // _WORKER_FILES))
+    return Crew(min(cores * (2 if on_gpu else 1), room), min(MOST_PER_CORE * cores, room))

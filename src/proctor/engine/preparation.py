@@ -37,6 +37,11 @@ class Served:
     policy: Policy | None = None
     hosts: Sequence[HostProcess] = ()
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether every worker loads a copy of its own."""
+        return self.policy is None and not self.hosts
+
     def stop(self, patience: float) -> None:
         """End the hosts."""
         for host in self.hosts:

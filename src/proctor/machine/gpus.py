@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _SECONDS = 20
@@ -24,6 +25,23 @@ class Gpu(NamedTuple):
 def visible_gpus() -> list[Gpu]:
     """Return the GPUs that CUDA would number 0, 1, ... here; none where there is no driver."""
     return _chosen([_gpu(row) for row in _query(f"--query-gpu={_FIELDS}")], os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def alike(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return those of the first one's kind: another kind gives other bits."""
+    return [gpu for gpu in gpus if gpu.name == gpus[0].name]
+
+
+def spread_over(gpus: Sequence[Gpu], on_gpu: bool, device: str | None) -> list[Gpu]:
+    """Return the GPUs that several processes can take in turn; none if one process serves as well.
+
+    Args:
+        gpus: those that there are.
+        on_gpu: whether the policy uses one.
+        device: the user's own choice, which stands if it names one.
+    """
+    same = alike(gpus)
+    return same if on_gpu and len(same) > 1 and device in (None, "cuda") else []
 
 
 def memory_of(pid: int) -> int | None:

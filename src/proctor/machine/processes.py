@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def open_file_limit() -> int:
+    """Return how many descriptors this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -121,9 +121,9 @@ class Launcher:
         self._steps_of_the_gone += shard.steps
         code = shard.reap()
         outcome, kind = judge(code, shard.result)
-        if self._stop_deadline is not None or outcome == "done":
+        if outcome == "done" or (self._stop_deadline is not None and not shard.complained):
             shard.drop_log()
-        elif outcome == "hopeless":
+        elif outcome == "hopeless" or self._stop_deadline is not None:
             self._error = self._error or kind(f"{recipe.name}: {shard.last_words()}")
             shard.drop_log()
             self._stop(f"{recipe.name} cannot go on, and trying again would not help: stopping the others")
@@ -151,14 +151,14 @@ class Launcher:
 
     def _on_signal(self) -> None:
         self._interrupts.drain()
-        if self._interrupts.count > 1:
-            for shard in self._running.values():
-                shard.kill()
-        elif self._interrupts.count and self._stop_deadline is None:
+        if self._interrupts.count:
             grace = self._order.eval.stop_grace
             self._stop(
                 f"stopping all shards: episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
             )
+        if self._interrupts.count > 1:
+            for shard in self._running.values():
+                shard.kill()
 
     def _stop(self, message: str) -> None:
         if self._stop_deadline is not None:

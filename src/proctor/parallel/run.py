@@ -125,6 +125,8 @@ class _Parallel:
         finished = _finished(already)
         shards = [self._recipe(settled, number) for number in range(settled.shards)]
         left = [shard for shard in shards if any(episode.key not in finished for episode in shard.plan)]
+        for shard in left:
+            shard.run.begin(settled.identity)
         self._watcher.started(
             RunStart(
                 plan=self._plan,

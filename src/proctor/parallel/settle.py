@@ -20,12 +20,10 @@ from proctor.engine.placement import crew_size
 from proctor.engine.preparation import Preparation, Ready, Served
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
-from proctor.machine.gpus import Gpu, memory_of, visible_gpus
+from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
 from proctor.machine.memory import available_memory
+from proctor.machine.processes import open_file_limit
 from proctor.store.identity import Identity
-
-_CUDA = (None, "cuda")
-"""The values of `--policy.device` that leave it open which GPU is meant."""
 
 
 class Wish(NamedTuple):
@@ -99,7 +97,7 @@ class Settling:
             )
         for note in spec.notes:
             self._tell(note)
-        spread = self._on_gpu and len(self._gpus) > 1 and device in _CUDA
+        spread = spread_over(self._gpus, self._on_gpu, device)
         flags = [f"--eval.max_episodes_rendered={ready.videos}"]
         workers = self._workers(ready)
         if self._shards > 1:
@@ -116,14 +114,15 @@ class Settling:
             workers=workers,
             flags=flags,
             environment={} if ready.renderer is None else ready.renderer.env,
-            gpus=self._gpus if spread else (),
+            gpus=spread,
             notes=spec.notes,
         )
 
     def _workers(self, ready: Ready) -> int:
         """Return how many workers a shard begins with: its share of what one process would take."""
         cores, memory = max(1, usable_cores() // self._shards), available_memory() // 2 // self._shards
-        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, ready.on_gpu).start
+        files = open_file_limit()
+        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, files, ready.on_gpu).start
 
     def _size_up(self, served: Served) -> None:
         """Learn what a copy of the policy takes, and decide how many there are to be; once."""
@@ -133,8 +132,8 @@ class Settling:
         self._on_gpu = served.spec.on_gpu or self._copy_bytes > 0
         if self._wish.num_shards is not None:
             self._shards = self._wish.num_shards
-        elif len(self._gpus) > 1 and self._on_gpu:
-            self._shards = len(self._gpus)
+        elif len(alike(self._gpus)) > 1 and self._on_gpu:
+            self._shards = len(alike(self._gpus))
         else:
             self._shards = 1
             self._tell("one shard: one process uses all cores, and one copy of the policy answers all workers")

@@ -134,10 +134,15 @@ class ShardProcess:
         os.close(self.pidfd)
         return code
 
+    @property
+    def complained(self) -> bool:
+        """Whether it told of an error of its own."""
+        return self.result is not None and self.result["error"] is not None
+
     def describe_end(self, code: int) -> str:
         """Say in words how it ended, as in "the shard ..."."""
         words = self.last_words()
-        if self.result is not None and self.result["error"] is not None:
+        if self.complained:
             return f"ended: {words}"
         return describe_exit(code) + (f": {words}" if words else "")
 

@@ -171,15 +171,18 @@ def _source_fingerprint(settings: PythonPolicySettings) -> str:
         source = Path(spec.origin) if spec is not None and spec.origin else Path(where)
     # A checkpoint given as an argument decides the behaviour as much as the source does, wherever it lies.
     hashes = {key: _file_hash(Path(value)) for key, value in settings.kwargs.items() if names_a_file(value)}
-    arguments = {key: "" if key in hashes else value for key, value in settings.kwargs.items()}
+    arguments = {key: Path(value).name if key in hashes else value for key, value in settings.kwargs.items()}
     parts = [name, json.dumps(arguments, sort_keys=True, default=str), _file_hash(source)]
     parts += [hashes.get(key, "") for key, value in settings.kwargs.items() if isinstance(value, str)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def names_a_file(value: Any) -> bool:
-    """Whether an argument of a policy is the path of a file or a directory that is there."""
-    return isinstance(value, str) and value != "" and Path(value).exists()
+    """Whether an argument of a policy is the path of a file or a directory that is there.
+
+    A mere word is no directory, even if one of that name happens to lie here.
+    """
+    return isinstance(value, str) and (Path(value).is_file() or ("/" in value and Path(value).is_dir()))
 
 
 def _file_hash(path: Path) -> str:

@@ -62,9 +62,11 @@ def _work(m: Measured) -> list[tuple[str, str]]:
         lines.append(
             ("", f"a pass of {count(one.rows, 'row')}: {_ms(one.alone)} alone, one every {_ms(one.busy)} at best")
         )
-    if brain.passes:
-        loaded = next(one for one in brain.passes if one.rows == brain.spec.batch)
-        lines.append(("transport", f"{_ms(max(0.0, alone.wait - loaded.alone))} there and back"))
+    loaded = next((one for one in brain.passes if one.rows == brain.spec.batch), None)
+    if loaded is not None:
+        crossing = alone.wait - loaded.alone
+        words = f"{_ms(crossing)} there and back" if crossing > 0 else "too little to measure beside a pass"
+        lines.append(("transport", words))
     lines.append(("worker", f"{m.worker_start:.1f} s to its first step, {_gib(m.worker_memory)}"))
     return lines
 

@@ -217,6 +217,11 @@ class EpisodeTable:
                     self._db.execute(
                         "INSERT INTO attempts SELECT * FROM source.attempts EXCEPT SELECT * FROM attempts"
                     )
+                    # One that was still going on when it was taken over before has gone on since.
+                    self._db.executemany(
+                        "UPDATE sessions SET ended_at = ?2, startup = ?4 WHERE started_at = ?1 AND workers = ?3",
+                        sessions,
+                    )
                     self._db.executemany(
                         "INSERT INTO sessions (started_at, ended_at, workers, startup) SELECT ?1, ?2, ?3, ?4 "
                         "WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE started_at = ?1 AND workers = ?3)",
@@ -224,6 +229,20 @@ class EpisodeTable:
                     )
             finally:
                 self._db.execute("DETACH source")
+
+
+def is_begun(path: Path) -> bool:
+    """Whether a file holds tables. One that cannot be read counts: opening it says what is wrong."""
+    if not path.exists():
+        return False
+    try:
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        finally:
+            database.close()
+    except sqlite3.Error:
+        return True
 
 
 @contextmanager

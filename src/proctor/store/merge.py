@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import IdentityError, StoreError, UsageError
-from proctor.store.episodes import EpisodeTable
+from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
@@ -37,7 +37,7 @@ def find_runs(directories: Iterable[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for directory in directories:
         inside = [directory, *sorted(directory.glob(SHARD_DIRECTORIES))]
-        runs = [place.absolute() for place in inside if (place / DATABASE).exists()]
+        runs = [place.absolute() for place in inside if is_begun(place / DATABASE)]
         if not runs:
             raise UsageError(f"{directory} holds no run and no shards of one: there is no {DATABASE}.")
         found.update(dict.fromkeys(runs))

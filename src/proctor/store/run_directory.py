@@ -23,7 +23,7 @@ from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.store.atomic import write_text
-from proctor.store.episodes import EpisodeTable
+from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
 
@@ -94,8 +94,8 @@ class RunDirectory:
         return self.path / "logs"
 
     def holds_a_run(self) -> bool:
-        """Whether there is something to resume."""
-        return (self.path / DATABASE).exists()
+        """Whether there is something to resume: more than a file that was killed before its first table."""
+        return is_begun(self.path / DATABASE)
 
     def stored_identity(self) -> Identity | None:
         """Return what the run that lies here depends on; `None` if there is none."""
@@ -105,10 +105,39 @@ class RunDirectory:
             identity: Identity | None = table.meta("identity")
             return identity
 
+    def begin(self, identity: Identity) -> None:
+        """Say beforehand what the results of a new run depend on: whoever comes to another is refused at once."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self.table() as table:
+            if table.meta("identity") is None:
+                table.set_meta("identity", identity)
+
     def check_usable(self) -> None:
         """Refuse a path that is a file."""
         if self.path.is_file():
             raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
+
+    def check_begun(self, resumed: Path | None) -> None:
+        """Refuse to begin anew what a user wants to go on with, and shards beside those of another count."""
+        shards = self._shards_of_others()
+        if resumed is not None and not self.holds_a_run():
+            hint = (
+                f"It holds shards: run proctor merge {resumed} first, or proctor parallel --resume={resumed}."
+                if any(resumed.glob(SHARD_DIRECTORIES))
+                else "A shard's directory is to keep its name."
+            )
+            raise UsageError(f"--resume={resumed}: there is no run at {self.path}. {hint}")
+        if shards:
+            raise UsageError(
+                f"{self.path.parent} holds shards of another count: {', '.join(shards)}. Use the same "
+                "--eval.num_shards as they have, or another --output_dir."
+            )
+
+    def _shards_of_others(self) -> list[str]:
+        if self.shard is None:
+            return []
+        places = sorted(self.path.parent.glob(SHARD_DIRECTORIES))
+        return [place.name for place in places if not place.name.endswith(f"_of_{self.shard.of}")]
 
     def remove_if_unused(self, created: Sequence[Path]) -> None:
         """Leave nothing behind of a command whose run did not begin: the folders it `created`, deepest first."""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.tuning.choose import Forecast, forecasts
+from proctor.engine.placement import Placement
+from proctor.machine.gpus import spread_over
+from proctor.tuning.choose import Forecast, forecasts, ranked
 from proctor.tuning.measure import Measured, Session
 from proctor.tuning.probe import Stretch
 
@@ -54,24 +56,23 @@ def make_advice(
     episodes = settings.eval.n_episodes * len(session.tasks)
     max_steps = sum(task.max_steps for task in session.tasks) / len(session.tasks)
     tell("playing the choices through")
-    shards = _shards(measured)
-    ranked = forecasts(_part(measured, shards), math.ceil(episodes / shards), max_steps)
-    best = ranked[0]
+    shards = _shards(measured, getattr(settings.policy, "device", None))
+    found = forecasts(_part(measured, shards), math.ceil(episodes / shards), max_steps)
     # The policy is loaded at one batch size and in one place; the trial corrects the model there.
-    loaded = best.choice._replace(
-        rows=measured.brain.spec.batch, placement="worker" if measured.brain.in_worker else "central"
-    )
-    reference = next(forecast for forecast in ranked if forecast.choice == loaded)
-    trial = session.trial(measured.sights[loaded.sight].renderer, loaded.workers)
-    correction = trial.asks_per_second * trial.chunk / reference.steps_per_second
-    corrected = [_corrected(forecast, correction, shards, measured) for forecast in ranked]
+    first = ranked(found)[0].choice
+    placement: Placement = "worker" if measured.brain.in_worker else "central"
+    tried = first._replace(rows=measured.brain.spec.batch, placement=placement)
+    modelled = {forecast.choice: forecast.steps_per_second for forecast in found}
+    trial = session.trial(measured.sights[tried.sight].renderer, tried.workers)
+    correction = trial.asks_per_second * trial.chunk / modelled[tried]
+    best, *others = ranked([_corrected(forecast, correction, shards) for forecast in found])
     renderer = measured.sights[best.choice.sight].renderer
     return Advice(
         measured=measured,
         shards=shards,
-        best=corrected[0],
-        others=corrected[1:],
-        modelled=best.steps_per_second * shards,
+        best=best,
+        others=others,
+        modelled=modelled[best.choice] * shards,
         trial=trial,
         correction=correction,
         episodes=episodes,
@@ -80,11 +81,10 @@ def make_advice(
     )
 
 
-def _shards(measured: Measured) -> int:
-    """Return a process per GPU where GPUs are used: each then draws and answers for itself."""
-    renderer = measured.sights[0].renderer
-    used = measured.brain.spec.on_gpu or (renderer is not None and not renderer.software)
-    return max(1, min(len(measured.machine.gpus), measured.machine.cores)) if used else 1
+def _shards(measured: Measured, device: str | None) -> int:
+    """Return a process per GPU where the policy uses one: each then draws and answers for itself."""
+    spread = spread_over(measured.machine.gpus, measured.brain.spec.on_gpu, device)
+    return max(1, min(len(spread), measured.machine.cores))
 
 
 def _part(measured: Measured, shards: int) -> Measured:
@@ -94,12 +94,11 @@ def _part(measured: Measured, shards: int) -> Measured:
     return dataclasses.replace(measured, machine=part)
 
 
-def _corrected(forecast: Forecast, correction: float, shards: int, measured: Measured) -> Forecast:
-    waiting = measured.brain.load + measured.worker_start
+def _corrected(forecast: Forecast, correction: float, shards: int) -> Forecast:
     return dataclasses.replace(
         forecast,
         steps_per_second=forecast.steps_per_second * correction * shards,
-        seconds=waiting + max(0.0, forecast.seconds - waiting) / correction,
+        work=forecast.work / correction,
     )
 
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proctor.engine.placement import CROSSING, Placement
+from proctor.engine.placement import CROSSING, MOST_PER_CORE, Placement
 from proctor.policies.protocol import Pass
-from proctor.tuning.measure import Brain, Measured, Sight
+from proctor.tuning.measure import Measured, Sight
 from proctor.tuning.model import Round, Service, asks_per_second
 
 _ALIKE = 0.03
 """Choices within this share of the quickest count as equal: fewer workers and smaller batches are then better."""
 
-_MOST_PER_CORE = 4
 _SATURATED = 1.3
 """A drawing that takes so much longer beside others than alone waits for the GPU."""
 
@@ -36,14 +35,21 @@ class Forecast:
     Attributes:
         choice: the settings.
         steps_per_second: of all workers together, once all are running.
-        seconds: of the whole run, start-up included, if every episode lasts to its step limit.
+        startup: seconds until then.
+        work: seconds after that, if every episode lasts to its step limit.
         shares: how much of the cores and of the GPU is in use, and by what: (resource, use, share).
     """
 
     choice: Choice
     steps_per_second: float
-    seconds: float
+    startup: float
+    work: float
     shares: Sequence[tuple[str, str, float]]
+
+    @property
+    def seconds(self) -> float:
+        """The whole run."""
+        return self.startup + self.work
 
     @property
     def limit(self) -> str:
@@ -55,14 +61,18 @@ class Forecast:
 
 
 def forecasts(measured: Measured, episodes: int, max_steps: float) -> list[Forecast]:
-    """Return every choice with what it comes to, the best one first.
+    """Return every choice with what it comes to.
 
     Args:
         measured: what the machine does.
         episodes: how many are to run.
         max_steps: steps of an episode.
     """
-    found = [_forecast(measured, choice, episodes, max_steps) for choice in _choices(measured, episodes)]
+    return [_forecast(measured, choice, episodes, max_steps) for choice in _choices(measured, episodes)]
+
+
+def ranked(found: Sequence[Forecast]) -> list[Forecast]:
+    """Return forecasts with the best one first: the quickest, or what is as good with fewer workers."""
     quickest = min(forecast.seconds for forecast in found)
 
     def rank(forecast: Forecast) -> tuple[bool, float, float]:
@@ -85,9 +95,9 @@ def _choices(measured: Measured, episodes: int) -> Iterator[Choice]:
         cores * 3 // 2,
         2 * cores,
         3 * cores,
-        _MOST_PER_CORE * cores,
+        MOST_PER_CORE * cores,
     }
-    batches = [one.rows for one in brain.passes] or [brain.spec.batch]
+    batches = sorted({brain.spec.batch, *[one.rows for one in brain.passes]})
     for workers in sorted({min(count, episodes, room) for count in counts if count > 0}):
         for sight in range(len(measured.sights)):
             if brain.in_worker:
@@ -112,7 +122,7 @@ def _forecast(measured: Measured, choice: Choice, episodes: int, max_steps: floa
     asks = rate(choice.workers)
     rounds, rest = divmod(episodes, choice.workers)
     per_episode = max_steps / chunk
-    seconds = rounds * per_episode * choice.workers / asks + (rest * per_episode / rate(rest) if rest else 0.0)
+    work = rounds * per_episode * choice.workers / asks + (rest * per_episode / rate(rest) if rest else 0.0)
     starts = m.worker_start * max(1.0, choice.workers / cores)
     copies = 0.0
     if choice.placement == "worker" and brain.cost is not None:
@@ -121,7 +131,8 @@ def _forecast(measured: Measured, choice: Choice, episodes: int, max_steps: floa
     return Forecast(
         choice,
         steps_per_second=asks * chunk,
-        seconds=brain.load + starts + copies + seconds,
+        startup=brain.load + starts + copies,
+        work=work,
         shares=_shares(sight, own, service, asks, cores, choice),
     )
 
@@ -131,7 +142,7 @@ def _demands(m: Measured, choice: Choice, workers: int) -> tuple[Round, Service 
     brain = m.brain
     if brain.in_worker:
         return Round(own.core + m.alone.wait, own.gpu, own.delay), None
-    taken = _pass(brain, choice.rows)
+    taken = _pass(m, choice.rows)
     if choice.placement == "worker":
         assert brain.cost is not None
         return Round(
@@ -148,8 +159,9 @@ def _demands(m: Measured, choice: Choice, workers: int) -> tuple[Round, Service 
     return own, Service(taken.rows, lanes, core=core, delay=m.alone.wait - core)
 
 
-def _pass(brain: Brain, rows: int) -> Pass:
-    return next((one for one in brain.passes if one.rows == rows), Pass(rows, 0.0, 0.0))
+def _pass(m: Measured, rows: int) -> Pass:
+    """Return what a pass takes; of one that was not timed, what one worker waited for it."""
+    return next((one for one in m.brain.passes if one.rows == rows), Pass(rows, m.alone.wait, m.alone.wait))
 
 
 def _round(m: Measured, sight: Sight, workers: int) -> Round:

@@ -117,7 +117,7 @@ class Session:
         passes: list[Pass] = []
         if host is not None:
             self._tell("timing forward passes")
-            passes = host.measure(BATCHES, self._interrupts)
+            passes = host.measure(BATCHES, self._settings.limits, self._interrupts)
         self._tell(f"one worker with the policy, on {self.tasks[0].name}")
         with self._probe(host) as probe:
             before = _cpu_of(host)

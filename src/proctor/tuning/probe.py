@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import select
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +16,7 @@ from proctor.engine.crew import Worker, WorkerRecipe
 from proctor.engine.hosts import Host, HostProcess, Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
+from proctor.engine.waiting import wait_readable
 from proctor.errors import PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.policies.protocol import PolicySpec
@@ -117,7 +118,8 @@ class Probe:
         length = math.ceil(asks / stretches) * chunk
         pids = [worker.child.process.pid for worker in self._workers]
         before = sum(map(cpu_seconds, pids))
-        total = _Sum([record for _ in range(stretches) for record in self._play(length)])
+        # Spread over a round: in step, all would draw at once and ask at once, which no run does for long.
+        total = _Sum(self._play(length, stretches, spread=warm.per_ask(*_SPANS) / len(self._workers)))
         return Stretch(
             step=total.seconds("simulate") / total.steps,
             draw=total.seconds("draw") / total.looks if total.looks else 0.0,
@@ -130,16 +132,18 @@ class Probe:
             workers=len(self._workers),
         )
 
-    def _play(self, steps: int) -> list[EpisodeRecord]:
+    def _play(self, steps: int, times: int = 1, spread: float = 0.0) -> list[EpisodeRecord]:
+        """Let every worker play so many stretches; each begins so many seconds after the one before it."""
         for worker in self._workers:
-            task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=max(1, steps))
-            worker.give(Episode(task, 0, self._seed), None)
-            self._seed += 1
-        records: dict[int, EpisodeRecord] = {}
-        while len(records) < len(self._workers):
-            waiting = [worker for worker in self._workers if worker.number not in records]
-            sources: list[Any] = [self._interrupts, *[worker.child.channel for worker in waiting]]
-            select.select(sources, [], [], 0.25)
+            task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=steps)
+            for _ in range(times):
+                worker.give(Episode(task, 0, self._seed), None)
+                self._seed += 1
+            time.sleep(spread)
+        records: list[EpisodeRecord] = []
+        while any(worker.assigned for worker in self._workers):
+            waiting = [worker for worker in self._workers if worker.assigned]
+            wait_readable([self._interrupts, *[worker.child.channel for worker in waiting]], 0.25)
             if self._interrupts.count:
                 raise Interrupted
             self._check_host()
@@ -147,7 +151,7 @@ class Probe:
                 worker.kill_if_overdue(self._limits)
                 for message in worker.child.channel.receive_all():
                     self._hear(worker, message, records)
-        return [records[worker.number] for worker in self._workers]
+        return records
 
     def _check_host(self) -> None:
         if not isinstance(self._host, HostProcess):
@@ -161,13 +165,13 @@ class Probe:
         if reason is not None:
             raise PolicyHostError(f"the policy hangs: {reason}")
 
-    def _hear(self, worker: Worker, message: dict[str, Any], records: dict[int, EpisodeRecord]) -> None:
+    def _hear(self, worker: Worker, message: dict[str, Any], records: list[EpisodeRecord]) -> None:
         match message["type"]:
             case "ready":
                 self.startup = max(self.startup, message["startup"])
             case "done":
-                worker.assigned.clear()
-                records[worker.number] = EpisodeRecord(**message["record"])
+                worker.assigned.popleft()
+                records.append(EpisodeRecord(**message["record"]))
             case "policy_error" | "policy_gone":
                 raise as_error(message)
             case "closed":
