@@ -134,11 +134,9 @@ class Probe:
 
     def _play(self, steps: int, times: int = 1, spread: float = 0.0) -> list[EpisodeRecord]:
         """Let every worker play so many stretches; each begins so many seconds after the one before it."""
+        left = {worker.number: times for worker in self._workers}
         for worker in self._workers:
-            task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=steps)
-            for _ in range(times):
-                worker.give(Episode(task, 0, self._seed), None)
-                self._seed += 1
+            self._order(worker, steps, left)
             time.sleep(spread)
         records: list[EpisodeRecord] = []
         while any(worker.assigned for worker in self._workers):
@@ -151,7 +149,16 @@ class Probe:
                 worker.kill_if_overdue(self._limits)
                 for message in worker.child.channel.receive_all():
                     self._hear(worker, message, records)
+                self._order(worker, steps, left)
         return records
+
+    def _order(self, worker: Worker, steps: int, left: dict[int, int]) -> None:
+        """Give a worker what it plays next, one ahead, so that it does not wait for us."""
+        task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=steps)
+        while left[worker.number] and len(worker.assigned) < 2:
+            left[worker.number] -= 1
+            worker.give(Episode(task, 0, self._seed), None)
+            self._seed += 1
 
     def _check_host(self) -> None:
         if not isinstance(self._host, HostProcess):
