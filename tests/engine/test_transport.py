@@ -469,3 +469,29 @@ def test_a_message_that_is_too_large_is_refused_and_the_channel_goes_on(channels
 def test_a_long_text_is_clipped_at_its_beginning() -> None:
     assert clip("short") == "short"
     assert clip("0123456789", 4) == "[...]6789"
+
+
+def test_a_watcher_never_sees_a_phase_without_its_time() -> None:
+    """A healthy worker was once killed because of a time that was zero for a moment."""
+    code = (
+        "import mmap, sys\n"
+        "from proctor.engine.transport import Phase, PhaseCell\n"
+        "cell = PhaseCell(mmap.mmap(int(sys.argv[1]), 4096))\n"
+        "print('.', flush=True)\n"
+        "while True:\n"
+        "    cell.write(Phase.STEP, 1000.0)\n"
+        "    cell.write(Phase.DRAW, 2000.0)\n"
+    )
+    descriptor = new_memory("proctor-test", 4096)
+    with mmap.mmap(descriptor, 4096) as memory:
+        cell = PhaseCell(memory)
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(descriptor)], pass_fds=[descriptor], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            writer.stdout.read(1)
+            seen = {cell.read() for _ in range(300_000)} - {(Phase.IDLE, 0.0)}
+            writer.kill()
+        cell.release()
+    os.close(descriptor)
+    assert seen == {(Phase.STEP, 1000.0), (Phase.DRAW, 2000.0)}

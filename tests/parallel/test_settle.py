@@ -111,7 +111,7 @@ def test_without_a_gpu_one_shard_takes_all_cores(monkeypatch: pytest.MonkeyPatch
     draws(monkeypatch, egl=LLVMPIPE)
     monkeypatch.setattr(settle, "usable_cores", lambda: 6)
     settled = settles([])
-    assert (settled.shards, settled.workers, settled.gpus) == (1, 6, ())
+    assert (settled.shards, settled.workers, settled.gpus) == (1, 6, [])
     assert any("one process uses all cores" in note for note in settles.notes)
     assert settled.shard_environment(0)["MUJOCO_GL"] == "egl"
 
@@ -135,7 +135,7 @@ def test_a_policy_on_several_gpus_gets_a_shard_on_each(monkeypatch: pytest.Monke
 def test_a_policy_that_uses_no_gpu_is_left_where_it_is(monkeypatch: pytest.MonkeyPatch, settles: Settles) -> None:
     draws(monkeypatch, egl=H200)
     settled = settles([gpu(0), gpu(1)], copy=None)
-    assert (settled.shards, settled.gpus) == (1, ())
+    assert (settled.shards, settled.gpus) == (1, [])
     assert "CUDA_VISIBLE_DEVICES" not in settled.shard_environment(0)
 
 

@@ -110,12 +110,10 @@ class Nodes:
                 raise Interrupted
             ready = [member for member in self._fleet.members if member.settled is not None]
             moment = time.monotonic()
-            stored = self._stored
-            if self._identity is None and stored and any(self._agrees(member, stored) for member in ready):
-                self._vote(ready)  # there is nothing to vote on: what lies there decides
-            elif self._identity is None and len(ready) >= least:
+            if self._identity is None and len(ready) >= least:
                 enough_since = enough_since or moment
-                if len(ready) == len(self._fleet.members) or moment - enough_since > SETTLING_SECONDS:
+                late = moment - enough_since > SETTLING_SECONDS and self._has_a_choice(ready)
+                if late or len(ready) == len(self._fleet.members):
                     self._vote(ready)
             if not self._fleet.members and self._last_refusal is not None:
                 raise self._last_refusal
@@ -125,6 +123,10 @@ class Nodes:
                     f"waiting for nodes: {len(ready)} of {len(self._fleet.members)} are ready, "
                     f"{least} are needed; the others load the policy, or do other work"
                 )
+
+    def _has_a_choice(self, ready: Sequence[Member]) -> bool:
+        """Whether one of these can run: a run that goes on has its identity already, and waits for who has it."""
+        return self._stored is None or any(self._agrees(member, self._stored) for member in ready)
 
     def _vote(self, ready: Sequence[Member]) -> None:
         """Settle the run's identity: the stored one, else what most nodes have; of equally many, the first's."""

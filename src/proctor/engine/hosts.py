@@ -146,6 +146,8 @@ class HostProcess:
         """Ask it to end; kill it if it does not."""
         self.child.ask_to_stop()
         self.child.reap(patience)
+        for cell in self._cells:
+            cell.release()
         self._shared.close()
 
 

@@ -33,11 +33,9 @@ _PAGE = 4096
 # The file is sparse: only what is written takes memory, so a generous size costs nothing.
 _SLOT_BYTES = _PAGE + REQUEST_BYTES + RESPONSE_BYTES
 
-_PHASE, _STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 8, 16, 24, 32, 36, 40
-# Native formats: they move a number in one instruction. "=d" would write it byte by byte, and the watchdog
-# could read half of the old time and half of the new.
-_F64, _U32, _U64 = struct.Struct("@d"), struct.Struct("@I"), struct.Struct("@Q")
-_CELL = struct.Struct("@dI")
+_STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 16, 24, 32, 36, 40
+_U32 = struct.Struct("@I")
+_WORD = 8
 
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 2, 4
 
@@ -69,22 +67,46 @@ class State(IntEnum):
     LOST = 3
 
 
+class Word:
+    """A number of 64 bits in shared memory that is read and written whole.
+
+    `struct.pack_into` will not do: it clears the place first, so that a reader now and then sees a zero.
+    """
+
+    def __init__(self, memory: mmap.mmap, offset: int) -> None:
+        self._view = memoryview(memory)[offset : offset + _WORD].cast("Q")
+
+    def write(self, value: int) -> None:
+        """Store a number."""
+        self._view[0] = value
+
+    def read(self) -> int:
+        """Return it."""
+        return int(self._view[0])
+
+    def release(self) -> None:
+        """Let go of the memory, which could not be unmapped otherwise."""
+        self._view.release()
+
+
 class PhaseCell:
-    """A phase and the monotonic time at which it began, in shared memory."""
+    """A phase and the monotonic time at which it began, in one word of shared memory: never one without the other."""
 
     def __init__(self, memory: mmap.mmap, offset: int = 0) -> None:
-        self._memory, self._offset = memory, offset
+        self._word = Word(memory, offset)
 
     def write(self, phase: Phase, now: float) -> None:
-        """Note that `phase` begins. Time goes first: a reader in between sees the old phase as younger."""
-        _CELL.pack_into(self._memory, self._offset, now, phase)
+        """Note that `phase` begins."""
+        self._word.write(int(now * 1e6) << 8 | phase)
 
     def read(self) -> tuple[Phase, float]:
         """Return the phase and the monotonic time at which it began."""
-        # Phase first, for the same reason.
-        (phase,) = _U32.unpack_from(self._memory, self._offset + _PHASE)
-        (since,) = _F64.unpack_from(self._memory, self._offset)
-        return Phase(phase), since
+        word = self._word.read()
+        return Phase(word & 0xFF), (word >> 8) / 1e6
+
+    def release(self) -> None:
+        """Let go of the memory."""
+        self._word.release()
 
 
 def new_memory(name: str, size: int) -> int:
@@ -189,6 +211,7 @@ class Slot:
         self._request = Region(self._map, _PAGE, REQUEST_BYTES)
         self._response = Region(self._map, _PAGE + REQUEST_BYTES, RESPONSE_BYTES)
         self.phase = PhaseCell(self._map)
+        self._steps, self._draws = Word(self._map, _STEPS), Word(self._map, _DRAWS)
 
     @classmethod
     def create(cls) -> Slot:
@@ -203,8 +226,8 @@ class Slot:
     def close(self) -> None:
         """Free this process's end. Only when no lane can be answering here; else the last reference frees it."""
         if not self._map.closed:
-            self._request.release()
-            self._response.release()
+            for part in (self._request, self._response, self.phase, self._steps, self._draws):
+                part.release()
             self._map.close()
             os.close(self.memory_fd)
             os.close(self.bell)
@@ -223,12 +246,12 @@ class Slot:
 
     def count(self, steps: int, draws: int) -> None:
         """Note the worker's totals, for the live display."""
-        _U64.pack_into(self._map, _STEPS, steps)
-        _U64.pack_into(self._map, _DRAWS, draws)
+        self._steps.write(steps)
+        self._draws.write(draws)
 
     def counted(self) -> tuple[int, int]:
         """Return the worker's totals: steps and drawings."""
-        return int(_U64.unpack_from(self._map, _STEPS)[0]), int(_U64.unpack_from(self._map, _DRAWS)[0])
+        return self._steps.read(), self._draws.read()
 
     # The worker's end.
 

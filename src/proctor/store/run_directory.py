@@ -107,6 +107,7 @@ class RunDirectory:
 
     def begin(self, identity: Identity) -> None:
         """Say beforehand what the results of a new run depend on: whoever comes to another is refused at once."""
+        self.check_usable()
         self.path.mkdir(parents=True, exist_ok=True)
         with self.table() as table:
             if table.meta("identity") is None:
