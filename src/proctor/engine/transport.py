@@ -90,7 +90,7 @@ class Word:
 
 
 class PhaseCell:
-    """A phase and the monotonic time at which it began, in one word of shared memory: never one without the other."""
+    """A phase and the monotonic time at which it began, in one word: never one without the other."""
 
     def __init__(self, memory: mmap.mmap, offset: int = 0) -> None:
         self._word = Word(memory, offset)
