@@ -7,17 +7,25 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import yaml
-from harness import TESTS, Digests, descendants, digests, flags, run_cli, run_tiny, start_cli, tiny_tree
-
-from proctor.errors import StoreError
+from harness import (
+    TESTS,
+    Digests,
+    descendants,
+    digests,
+    flags,
+    run_cli,
+    run_tiny,
+    start_cli,
+    stored,
+    tiny_tree,
+    wait_until,
+)
 
 SLOW = {"delay": 0.03}
 HANG = {"mischief": "step.hang:*:2:1"}  # every shard, at its third episode
@@ -30,24 +38,9 @@ def parallel(directory: Path, shards: int | str = 3, **options: Any) -> list[str
     return ["parallel", f"--num-shards={shards}", *flags(tiny_tree(directory, **options))]
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for something that another process does; the limit only guards against waiting for ever."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-    return found
-
-
-def stored(directory: Path, shards: str = "shard_*") -> int:
+def ended(directory: Path, shards: str = "shard_*") -> int:
     """Return how many episodes the shards of a run have ended so far."""
-    total = 0
-    for shard in directory.glob(shards):
-        try:
-            total += len(digests(shard))
-        except StoreError:
-            continue  # the file, or its tables, are not there yet
-    return total
+    return sum(map(stored, directory.glob(shards)))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +91,7 @@ def test_three_shards_give_the_digests_and_the_result_of_one_process(tmp_path: P
 
 def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, reference: Digests) -> None:
     process = start_cli(*parallel(tmp_path / "run", env=SLOW, display="plain"))
-    wait_until(lambda: stored(tmp_path / "run", "shard_1_of_3") >= 1)
+    wait_until(lambda: ended(tmp_path / "run", "shard_1_of_3") >= 1)
     victim = shards_of(process)[1]
     victim.kill()
     out, err = process.communicate(timeout=60)
@@ -159,7 +152,7 @@ def test_a_stop_signal_keeps_what_finished_and_the_same_command_goes_on(
 ) -> None:
     arguments = parallel(tmp_path / "run", env=SLOW, display="plain", eval={"batch_size": 1, "stop_grace": 60})
     process = start_cli(*arguments, process_group=0)
-    seen = wait_until(lambda: stored(tmp_path / "run") >= 2 and stored(tmp_path / "run"))
+    seen = wait_until(lambda: ended(tmp_path / "run") >= 2 and ended(tmp_path / "run"))
     family = descendants(process.pid)
     os.killpg(process.pid, number)  # as a terminal does: it must not reach the shards twice
     out, err = process.communicate(timeout=60)
@@ -180,7 +173,7 @@ def test_a_second_ctrl_c_is_immediate_even_if_a_worker_hangs(tmp_path: Path) -> 
     hung = {"batch_size": 1, "stop_grace": 3600}
     tree = parallel(tmp_path / "run", env={"mischief": "step.hang:c:*:1"}, eval=hung, display="plain")
     process = start_cli(*tree)
-    wait_until(lambda: stored(tmp_path / "run") >= 1)
+    wait_until(lambda: ended(tmp_path / "run") >= 1)
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
     wait_until(lambda: "stopping" in process.stdout.readline())  # type: ignore[union-attr]
@@ -208,13 +201,13 @@ def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
     tmp_path: Path, reference: Digests
 ) -> None:
     process = start_cli(*parallel(tmp_path / "run", env=HANG))
-    wait_until(lambda: stored(tmp_path / "run") == 6)
+    wait_until(lambda: ended(tmp_path / "run") == 6)
     family = descendants(process.pid)
     assert len(family) == 9  # three shards, each with a worker and a host
     process.kill()
     process.communicate()
     assert not psutil.wait_procs(family, timeout=20)[1]
-    assert stored(tmp_path / "run") == 6
+    assert ended(tmp_path / "run") == 6
     again = run_cli(*parallel(tmp_path / "run"))
     assert again.returncode == 0, again.stderr
     assert digests(tmp_path / "run") == reference
@@ -377,7 +370,7 @@ def test_a_shard_that_cannot_begin_ends_all_with_its_own_complaint(tmp_path: Pat
 
 def test_a_second_launcher_on_the_same_directory_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     process = start_cli(*parallel(tmp_path / "run", 2, env=HANG))
-    wait_until(lambda: stored(tmp_path / "run") >= 1)
+    wait_until(lambda: ended(tmp_path / "run") >= 1)
     second = run_cli(*parallel(tmp_path / "run", 2, env=HANG))
     assert second.returncode == 2
     assert f"process {process.pid} on " in second.stderr
