@@ -267,3 +267,19 @@ def test_a_refused_command_does_not_remove_the_directory_that_another_process_ha
     with RunLock(run.path):
         run.remove_if_unused([run.path])
         assert (run.path / "lock").exists()
+
+
+def test_looking_whether_a_run_has_begun_leaves_nothing_behind(run: RunDirectory) -> None:
+    assert not run.holds_a_run()
+    (run.path / "run.sqlite").touch()
+    assert not run.holds_a_run()  # killed before its first table
+    with run.table() as table:
+        open_run(table, IDENTITY, plan(2), 2, run.path)
+    before = sorted(run.path.iterdir())
+    assert run.holds_a_run()
+    assert sorted(run.path.iterdir()) == before == [run.path / "run.sqlite"]
+
+
+def test_a_file_that_is_no_table_counts_as_a_run_so_that_opening_it_complains(run: RunDirectory) -> None:
+    (run.path / "run.sqlite").write_bytes(b"not a database, but something of somebody's" * 40)
+    assert run.holds_a_run()

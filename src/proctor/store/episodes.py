@@ -236,7 +236,8 @@ def is_begun(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        # Not read-only: such a reader leaves the files of the write-ahead log behind.
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
         try:
             return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         finally:
