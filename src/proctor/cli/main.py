@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     console = PatientConsole()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = "\n".join(f"  {name:<8} {words}" for name, (_, words) in COMMANDS.items())
+        lines = "\n".join(f"  {name:<9} {words}" for name, (_, words) in COMMANDS.items())
         console.print(_HELP.format(commands=lines), markup=False, highlight=False)
         return EXIT_OK if arguments else EXIT_USAGE
     if arguments[0] in ("--version", "-V", "version"):
