@@ -11,10 +11,11 @@ import pytest
 from harness import tiny_tree
 
 from proctor.cluster.driver import Nodes
-from proctor.cluster.fleet import Member
+from proctor.cluster.fleet import Member, News
 from proctor.config.load import build_settings
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.site import Settled
-from proctor.errors import IdentityError
+from proctor.errors import IdentityError, RunError
 from proctor.store.run_directory import RunDirectory
 
 
@@ -65,3 +66,57 @@ def test_a_policy_that_cannot_be_known_again_runs_on_all_nodes_and_is_never_resu
     assert Election(tmp_path, *members).admitted == ["x", "y"]
     with pytest.raises(IdentityError, match="cannot be known again"):
         Election(tmp_path, *members, stored={"cpu": "a", "policy": {"fingerprint": "unknown 0"}})
+
+
+class Deserted(Nodes):
+    """A driver whose nodes die while they get ready; its fleet is made up, its rules are not."""
+
+    def __init__(self, directory: Path, deaths: list[bool]) -> None:
+        super().__init__(
+            build_settings(tiny_tree(directory / "run", cluster={"address": "auto"})),
+            RunDirectory(directory / "run"),
+        )
+        self.notes: list[str] = []
+        self._tell, self._stored = self.notes.append, None
+        member = node("x", "a")
+        self.made_up: Any = MagicMock(members=[member], deserted=False)
+        self._fleet = self.made_up
+        self._deaths = [(News(member, lost="killed for memory"), barred) for barred in deaths]
+
+    def _turn(self) -> None:
+        news, barred = self._deaths.pop(0)
+        self._fleet.members = []
+        self.made_up.is_barred.return_value = barred
+        self._read(news)
+
+
+def test_nodes_that_keep_dying_while_they_get_ready_are_told_of_and_not_waited_for(tmp_path: Path) -> None:
+    driver = Deserted(tmp_path, [False, False, True])
+    with Interrupts() as interrupts:
+        driver._interrupts = interrupts
+        with pytest.raises(RunError, match="died there too often: killed for memory"):
+            driver._wait_for_nodes()
+    assert [note.split(":")[0] for note in driver.notes] == [
+        "node x was lost while it got ready",
+        "node x was lost while it got ready",
+        "node x is refused",
+    ]
+
+
+def test_the_last_node_is_waited_for_until_a_look_says_that_it_is_gone(tmp_path: Path) -> None:
+    driver = Deserted(tmp_path, [])
+    driver._fleet.members = []
+    handout: Any = [object()]  # one episode that nobody has
+    with Interrupts() as interrupts:
+        driver._interrupts = interrupts
+        assert not driver._is_over(handout)
+        driver._fleet.deserted = True
+        assert driver._is_over(handout)
+    assert "no node is left" in str(driver._error)
+
+
+def test_a_run_that_goes_on_waits_for_the_nodes_that_can(tmp_path: Path) -> None:
+    driver = Deserted(tmp_path, [])
+    driver._stored = {"cpu": "b", "policy": {"fingerprint": "f"}}
+    assert not driver._has_a_choice([node("x", "a")])
+    assert driver._has_a_choice([node("x", "a"), node("y", "b")])

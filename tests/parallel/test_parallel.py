@@ -182,6 +182,19 @@ def test_a_second_ctrl_c_is_immediate_even_if_a_worker_hangs(tmp_path: Path) -> 
     assert process.returncode == 130
 
 
+def test_two_signals_at_once_stop_and_start_nothing_again(tmp_path: Path) -> None:
+    """A batch system may send one beside the terminal's: the launcher finds both at one look."""
+    hung = {"batch_size": 1, "stop_grace": 3600}
+    process = start_cli(*parallel(tmp_path / "run", env=HANG, eval=hung))
+    wait_until(lambda: ended(tmp_path / "run") >= 1)
+    process.send_signal(signal.SIGSTOP)  # so that it cannot look in between
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, 143), err
+
+
 def test_a_stop_before_the_first_episode_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         f"import time, pathlib\npathlib.Path({str(tmp_path / 'loading')!r}).touch()\ntime.sleep(600)\n"
