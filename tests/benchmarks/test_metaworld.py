@@ -256,6 +256,7 @@ def test_pixels_are_the_same_after_a_worker_was_killed(renderer: Renderer, tmp_p
     assert digests(tmp_path / "run") == calm
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_a_worker_switched_over_ten_tasks_and_a_fresh_worker_per_episode_see_the_same_images(
     renderer: Renderer, tmp_path: Path

@@ -90,6 +90,7 @@ def test_nothing_that_ray_says_reaches_the_terminal(calm: tuple[Path, str, str])
     assert "raylet" not in out
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_cluster_keeps_what_finished_and_this_machine_goes_on(
     raylets: Raylets, tmp_path: Path, reference: Digests
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_killed_driver_takes_everything_on_the_nodes_along_and_the_same_comman
     assert raylets.files(tmp_path / "run") == []
 
 
+@pytest.mark.slow
 def test_a_policy_that_raises_ends_the_run_and_the_traceback_comes_to_the_driver(
     raylets: Raylets, tmp_path: Path
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_policy_that_raises_ends_the_run_and_the_traceback_comes_to_the_driver
     assert any("ValueError: I cannot see" in log.read_text() for log in logs)
 
 
+@pytest.mark.slow
 def test_ray_on_this_machine_gets_the_files_that_a_policy_needs(tmp_path: Path, reference: Digests) -> None:
     weights, note = tmp_path / "weights.bin", tmp_path / "note"
     weights.write_text("heavy")

@@ -100,6 +100,7 @@ def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, 
     assert "shard_1_of_3 was killed by SIGKILL (out of memory, or by hand): starting it again" in out
 
 
+@pytest.mark.slow
 def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_told_of_once(
     tmp_path: Path, reference: Digests
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_to
     assert (last["ended"], last["total"], last["prefix"]["episodes"]) == (12, 12, 12)
 
 
+@pytest.mark.slow
 def test_a_shard_that_always_dies_is_given_up_and_the_others_finish(tmp_path: Path, reference: Digests) -> None:
     arguments = parallel(tmp_path / "run", env={"mischief": "step.regicide:b:*:2"}, display="plain")
     done = run_cli(*arguments)
@@ -134,6 +136,7 @@ def test_a_shard_that_always_dies_is_given_up_and_the_others_finish(tmp_path: Pa
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
 def test_a_shard_that_has_lost_its_policy_is_started_again_but_not_for_ever(tmp_path: Path) -> None:
     policy = {"path": FAULTY["path"], "kwargs": '{"how": "kill", "at": 2}', "placement": "central"}
     twice = {"batch_size": 1, "max_attempts": 2}
@@ -182,6 +185,7 @@ def test_a_second_ctrl_c_is_immediate_even_if_a_worker_hangs(tmp_path: Path) -> 
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_two_signals_at_once_stop_and_start_nothing_again(tmp_path: Path) -> None:
     """A batch system may send one beside the terminal's: the launcher finds both at one look."""
     hung = {"batch_size": 1, "stop_grace": 3600}
@@ -237,6 +241,7 @@ def test_the_same_command_again_starts_no_shard_and_says_the_same(sharded: Path)
     assert (result["event"], result["status"], result["complete"]) == ("result", 0, True)
 
 
+@pytest.mark.slow
 def test_more_episodes_extend_the_shards_and_auto_keeps_their_number(sharded: Path, reference: Digests) -> None:
     done = run_cli(*parallel(sharded, "auto"))
     assert done.returncode == 0, done.stderr
@@ -258,6 +263,7 @@ def test_other_settings_in_the_same_directory_are_refused_once(sharded: Path) ->
     assert done.stderr.count("seed: the run has 1000, this command gives 5") == 1
 
 
+@pytest.mark.slow
 def test_fewer_episodes_than_were_planned_are_refused_in_one_line(sharded: Path) -> None:
     assert run_cli(*parallel(sharded, n_episodes=2)).returncode == 0
     done = run_cli(*parallel(sharded, n_episodes=1))
@@ -330,6 +336,7 @@ def test_auto_on_a_machine_without_gpus_is_one_shard_that_uses_all_cores(
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["eval"]["batch_size"] == 0
 
 
+@pytest.mark.slow
 def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> None:
     once, error = {"batch_size": 1, "max_attempts": 1}, {"mischief": "step.raise:b:2:1"}
     done = run_cli(*parallel(tmp_path / "run", env=error, eval=once, display="plain"))
@@ -381,6 +388,7 @@ def test_a_shard_that_cannot_begin_ends_all_with_its_own_complaint(tmp_path: Pat
     assert "is a file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_launcher_on_the_same_directory_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     process = start_cli(*parallel(tmp_path / "run", 2, env=HANG))
     wait_until(lambda: ended(tmp_path / "run") >= 1)
@@ -393,6 +401,7 @@ def test_a_second_launcher_on_the_same_directory_is_refused_and_told_who_holds_i
     assert not psutil.wait_procs(family, timeout=20)[1]
 
 
+@pytest.mark.slow
 def test_the_default_directory_is_made_once_for_all_shards(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="mine")
     del tree["output_dir"]
