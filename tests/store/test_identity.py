@@ -16,7 +16,7 @@ from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.benchmarks.metaworld.tasks import EASY
 from proctor.config.settings import EXECUTION, EnvSettings, PolicySettings
 from proctor.errors import EXIT_USAGE, IdentityError
-from proctor.store.identity import check_identity, cpu_kind, identity_fields, installed_versions
+from proctor.store.identity import check_identity, cpu_kind, identity_fields
 
 HERE = Path("/runs/a")
 
@@ -142,13 +142,6 @@ def test_another_order_is_shown_as_a_difference() -> None:
     message = refusal({"tasks": list(EASY)}, {"tasks": [*EASY[:-2], EASY[-1], EASY[-2]]})
     before, _, now = message.splitlines()[1].partition("this command gives ")
     assert before.partition("the run has ")[2].rstrip(", ") != now
-
-
-def test_versions_are_read_without_importing_and_absence_is_told() -> None:
-    versions = installed_versions(["numpy", "no-such-distribution-at-all"])
-    assert list(versions) == ["numpy", "no-such-distribution-at-all"]
-    assert versions["numpy"][0].isdigit()
-    assert versions["no-such-distribution-at-all"] == "absent"
 
 
 def test_the_kind_of_processor_is_known_and_stays_the_same() -> None:

@@ -37,6 +37,10 @@ class Task:
     prompt: str
     max_steps: int
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that msgpack and JSON carry."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, slots=True)
 class Episode:
@@ -53,8 +57,7 @@ class Episode:
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries to a worker."""
-        task = {name: getattr(self.task, name) for name in self.task.__slots__}
-        return {"task": task, "index": self.index, "seed": self.seed}
+        return {"task": self.task.to_wire(), "index": self.index, "seed": self.seed}
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Episode:
@@ -181,6 +184,9 @@ class Benchmark(ABC):
 
     uses_gl: ClassVar[bool] = False
     """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
+
+    opens_to_tell: ClassVar[bool] = False
+    """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from math import ceil
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.benchmarks.protocol import Benchmark, Episode, Task
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
 from proctor.cluster.fleet import Fleet, Member, News
@@ -50,16 +50,15 @@ class Nodes:
 
     def __init__(self, settings: Settings, directory: RunDirectory) -> None:
         self._settings, self._directory = settings, directory
-        self.benchmark: Benchmark = load_object(benchmark_path(settings.env.type))(settings.env)
+        benchmark: Benchmark = load_object(benchmark_path(settings.env.type))(settings.env)
+        # What the benchmark needs has to be on the nodes, and is looked for there.
+        self.tasks: Sequence[Task] = benchmark.tasks()
         self._identity: Identity | None = None
         self._handout: HandOut | None = None
         self._error: ProctorError | None = None
         self._last_refusal: ProctorError | None = None
         self._deadline: float | None = None
         self._startup = 0.0
-
-    def check(self) -> None:
-        """Nothing is needed here: what the benchmark needs has to be on the nodes, and is looked for there."""
 
     # Getting ready.
 

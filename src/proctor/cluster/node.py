@@ -103,7 +103,7 @@ class Node:
         check_interpreter(settings)
         machine = ThisMachine(settings, folder.run, feed=self._feed)
         machine.check()
-        plan = make_plan(machine.benchmark.tasks(), settings.eval.n_episodes, settings.seed)
+        plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
             settled = machine.prepare(stack, self._interrupts, self._order.stored, self._mailbox.note)
         except Interrupted:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
+
+from proctor import __version__
 
 
 def package_environment() -> dict[str, str]:
@@ -14,6 +17,16 @@ def package_environment() -> dict[str, str]:
         return {}
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def other_version(asked: str) -> str | None:
+    """Say what to do if another process wants another Proctor than this interpreter has; `None` if all is well."""
+    if asked == __version__:
+        return None
+    return (
+        f"{sys.executable} has Proctor {__version__}, this is {asked}. "
+        f"Run: {sys.executable} -m pip install proctor=={asked}"
+    )
 
 
 def describe_exit(code: int) -> str:

@@ -69,9 +69,10 @@ def build_settings(tree: Nested) -> Settings:
     for section, name in (("policy", "path"), ("env", "type")):
         if tree[section].get(name):
             tree[section][name] = absolute_source(str(tree[section][name]))
-    if tree["policy"].get("python") and "/" in str(tree["policy"]["python"]):
-        # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
-        tree["policy"]["python"] = str(Path(str(tree["policy"]["python"])).expanduser().absolute())
+    for section in ("policy", "env"):
+        if tree[section].get("python") and "/" in str(tree[section]["python"]):
+            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
+            tree[section]["python"] = str(Path(str(tree[section]["python"])).expanduser().absolute())
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }

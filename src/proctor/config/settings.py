@@ -33,6 +33,9 @@ class EnvSettings:
 
     type: Annotated[str, "benchmark: a known name, or file.py:Class or module:Class"] = ""
     task: Annotated[str, "task, group, or a comma list of them"] = ""
+    python: Annotated[
+        str | None, EXECUTION, "interpreter that runs the simulators, with packages of its own [this one]"
+    ] = None
     max_parallel_tasks: Annotated[
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0

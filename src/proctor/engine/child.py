@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor import __version__
-from proctor.config.interpreter import package_environment
+from proctor.config.interpreter import other_version, package_environment
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.waiting import wait_readable
 
@@ -128,16 +128,10 @@ def main() -> None:
         return
     if os.getppid() != first["parent"]:
         return  # the parent died before prctl took effect
-    if first["version"] != __version__:
+    problem = other_version(first["version"])
+    if problem is not None:
         # Another interpreter may have another Proctor, whose messages and policies are not ours.
-        channel.send(
-            {
-                "type": "load_error",
-                "message": f"{sys.executable} has Proctor {__version__}, this is {first['version']}. "
-                f"Run: {sys.executable} -m pip install proctor=={first['version']}",
-                "usage": True,
-            }
-        )
+        channel.send({"type": "load_error", "message": problem, "usage": True})
         return
     sys.path.extend(path for path in first["sys_path"] if path not in sys.path)
     run: Any

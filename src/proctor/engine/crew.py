@@ -33,6 +33,7 @@ class WorkerRecipe:
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
     rename_map: dict[str, str] = field(default_factory=dict)
+    python: str | None = None
 
 
 class Worker:
@@ -67,6 +68,7 @@ class Worker:
             [*self.slot.descriptors, self.slot.bell if host is None else host.bell],
             log=recipe.logs / f"worker-{number}.log",
             env=dict(recipe.environment),
+            python=recipe.python,
         )
 
     @property

@@ -62,8 +62,7 @@ class Evaluator:
     ) -> None:
         self._settings, self._directory, self._site, self._watchers = settings, directory, site, watchers
         shard = directory.shard or Shard(0, 1)
-        self._plan = shard_of(make_plan(site.benchmark.tasks(), settings.eval.n_episodes, settings.seed), *shard)
-        site.check()
+        self._plan = shard_of(make_plan(site.tasks, settings.eval.n_episodes, settings.seed), *shard)
 
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
@@ -91,6 +90,7 @@ class Evaluator:
                 episodes = self._settings.eval.n_episodes
                 pending = open_run(table, settled.identity, self._plan, episodes, self._directory.path)
                 table.set_meta("reproducible", settled.reproducible)
+                table.set_meta("tasks", [task.to_wire() for task in self._site.tasks])
                 self._directory.write_config(to_plain(self._settings))
                 staff = self._site.staff(self._plan, pending)
                 session = table.begin_session(staff.workers)
@@ -133,7 +133,7 @@ class Evaluator:
         info: dict[str, Any] = {}
         try:
             table.end_session(session, ending.startup)
-            records, info = write_result(self._directory, table, self._site.benchmark.tasks(), self._plan)
+            records, info = write_result(self._directory, table, self._site.tasks, self._plan)
             self._directory.remove_leftovers()
         except ProctorError as problem:
             error = error or problem
@@ -173,12 +173,14 @@ def _benchmark_name(settings: Settings) -> str:
 
 
 def check_interpreter(settings: Settings) -> None:
-    """Refuse a `--policy.python` that is not there, or that would not be used."""
-    python = settings.policy.python
-    if python is None:
+    """Refuse a `--policy.python` or `--env.python` that is not there, or that would not be used."""
+    for section, python in (("policy", settings.policy.python), ("env", settings.env.python)):
+        if python is not None and shutil.which(python) is None:
+            raise UsageError(f"--{section}.python={python}: there is no such program.")
+    if settings.env.python is not None and not settings.eval.use_async_envs:
+        raise UsageError("--env.python runs simulators in processes of their own: no --eval.use_async_envs=false.")
+    if settings.policy.python is None:
         return
-    if shutil.which(python) is None:
-        raise UsageError(f"--policy.python={python}: there is no such program.")
     if settings.policy.placement == "worker" or not settings.eval.use_async_envs:
         raise UsageError(
             "--policy.python runs the policy in a process of its own; leave out --policy.placement=worker "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import Settings
 from proctor.engine.coordinator import Coordinator
 from proctor.engine.events import Watcher
@@ -52,13 +52,9 @@ class ThisMachine:
         self._bell: int | None = None
 
     @property
-    def benchmark(self) -> Benchmark:
-        """The benchmark, made but not started."""
-        return self._preparation.benchmark
-
-    def check(self) -> None:
-        """Refuse a benchmark whose packages are missing."""
-        self.benchmark.check_installed()
+    def tasks(self) -> Sequence[Task]:
+        """The benchmark's tasks."""
+        return self._preparation.facts.tasks
 
     def prepare(
         self,
@@ -130,7 +126,7 @@ class ThisMachine:
         if not self._settings.eval.use_async_envs:
             assert served.policy is not None
             os.environ.update(job.recipe.environment)  # before the simulator's first import
-            return run_inline(job, self.benchmark, served.policy, ledger, watchers, interrupts)
+            return run_inline(job, self._preparation.benchmark, served.policy, ledger, watchers, interrupts)
         coordinator = Coordinator(job, ledger, watchers, interrupts, served.hosts, self._feed)
         live = self._preparation.live
         if live is not None:

@@ -8,11 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Benchmark
 from proctor.config.files import read_run_settings
-from proctor.config.load import build_settings
-from proctor.config.registry import benchmark_path, load_object
-from proctor.config.wire import to_plain
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.plan import make_plan
 from proctor.errors import UsageError
@@ -52,18 +48,15 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
     sources = check_runs(runs, target.path)
     tree = read_run_settings(runs[0])
     tree["eval"] = {**tree["eval"], "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
-    settings = build_settings(tree)
-    benchmark_class: type[Benchmark] = load_object(benchmark_path(settings.env.type))
-    tasks = benchmark_class(settings.env).tasks()
-    plan = make_plan(tasks, sources.per_task, settings.seed)
+    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
     prepare_directory(target.path, len(plan))
     with ExitStack() as stack:
         stack.enter_context(RunLock(target.path))
         target.remove_leftovers()
         table = stack.enter_context(target.table())
         take_over(sources, target, table)
-        target.write_config(to_plain(settings))
-        records, info = write_result(target, table, tasks, plan)
+        target.write_config(tree)
+        records, info = write_result(target, table, sources.tasks, plan)
     ended = {record.key for record in records}
     missing: dict[str, list[int]] = defaultdict(list)
     for episode in plan:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
@@ -26,7 +27,7 @@ from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields, installed_versions
+from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,6 @@ class Served:
         """End the hosts."""
         for host in self.hosts:
             host.stop(patience)
-
-
-def first_renderer(served: Served) -> Renderer:
-    """Return whatever draws here first."""
-    return find_renderer()
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,8 @@ class Preparation:
         self._benchmark_path = benchmark_path(settings.env.type)
         benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
         self.benchmark = benchmark_class(settings.env)
-        self.spec: BenchmarkSpec = self.benchmark.spec.renamed(settings.rename_map)
+        self.facts = learn(self._benchmark_path, settings.env)
+        self.spec: BenchmarkSpec = self.facts.spec.renamed(settings.rename_map)
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
         self._policy_settings: PolicySettings = settings.policy
 
@@ -98,7 +95,7 @@ class Preparation:
         stack: ExitStack,
         interrupts: Interrupts,
         tell: Callable[[str], None],
-        find: Callable[[Served], Renderer] = first_renderer,
+        find: Callable[[Served], Renderer] | None = None,
     ) -> Ready:
         """Load the policy, find a renderer, and say what the results will depend on.
 
@@ -171,8 +168,9 @@ class Preparation:
     def place(self, served: Served, pending: Sequence[Episode], workers: int) -> Served:
         """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
         asked = self._policy_settings.placement
-        if not served.hosts or asked == "central" or self._policy_settings.python is not None:
-            return served
+        elsewhere = self._policy_settings.python or self._settings.env.python
+        if not served.hosts or asked == "central" or (asked == "auto" and elsewhere):
+            return served  # what the policy needs is in its own interpreter
         if asked == "auto":
             asks = sum(episode.task.max_steps for episode in pending) / (served.spec.action_steps or 1)
             cost = served.hosts[0].cost if len(served.hosts) == 1 else None
@@ -183,7 +181,7 @@ class Preparation:
         return Served(served.spec)
 
     def _choose_renderer(
-        self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer]
+        self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
         looks = View.of(served.spec, self.spec).drawn
@@ -191,7 +189,7 @@ class Preparation:
         if not self.benchmark.uses_gl or not (looks or videos):
             return None, videos
         try:
-            return find(served), videos
+            return (find(served) if find is not None else find_renderer(self._settings.env.python)), videos
         except NoPicturesError as error:
             if looks:
                 raise
@@ -204,7 +202,7 @@ class Preparation:
         if fingerprint is None:
             # Nobody can tell whether it is the same policy next time: such a run is never resumed.
             fingerprint = f"{UNKNOWN} {uuid.uuid4()}"
-        tasks = self.benchmark.tasks()
+        tasks = self.facts.tasks
         return cast(
             Identity,
             to_plain(
@@ -222,7 +220,7 @@ class Preparation:
                     "rename_map": self._settings.rename_map,
                     "renderer": renderer.name if renderer is not None and looks else None,
                     "cpu": cpu_kind(),
-                    "versions": installed_versions(self.benchmark.distributions()),
+                    "versions": self.facts.versions,
                 }
             ),
         )
@@ -241,6 +239,7 @@ class Preparation:
             policy_settings=to_plain(self._policy_settings) if in_worker else None,
             video_fps=s.eval.video_fps,
             rename_map=s.rename_map,
+            python=s.env.python,
         )
 
     def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:

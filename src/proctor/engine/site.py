@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
-from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
@@ -33,11 +33,8 @@ class Site(Protocol):
     """Called in the order of its methods; `abandon` in place of `run` when something fails in between."""
 
     @property
-    def benchmark(self) -> Benchmark:
-        """The benchmark, made but not started."""
-
-    def check(self) -> None:
-        """Refuse what can be known to fail before anything starts."""
+    def tasks(self) -> Sequence[Task]:
+        """The tasks, in plan order."""
 
     def prepare(
         self,

@@ -57,9 +57,7 @@ class _Parallel:
         self._settings, self._watcher = settings, watcher
         self._target = RunDirectory(output_directory(settings))
         self._preparation = Preparation(settings, self._target.logs)
-        benchmark = self._preparation.benchmark
-        self._plan = make_plan(benchmark.tasks(), settings.eval.n_episodes, settings.seed)
-        benchmark.check_installed()
+        self._plan = make_plan(self._preparation.facts.tasks, settings.eval.n_episodes, settings.seed)
         self._earlier = earlier_runs(self._target)
         self._wish = wish._replace(num_shards=check_count(self._target, self._earlier, wish.num_shards))
 

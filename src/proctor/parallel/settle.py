@@ -150,19 +150,21 @@ class Settling:
     def _find_renderer(self, served: Served) -> Renderer:
         device, stored = self._wish.render_device, (self._stored or {}).get("renderer")
         if device != "auto":
-            return find_renderer(device=device)
+            return find_renderer(self._settings.env.python, device=device)
         if stored is not None:
             # What a run has begun with goes on, whatever may be free now.
-            return find_renderer(device="cpu" if Renderer("", stored).software else "gpu")
+            return find_renderer(
+                self._settings.env.python, device="cpu" if Renderer("", stored).software else "gpu"
+            )
         self._size_up(served)
         if fits(self._copy_bytes, self._shards, [gpu.memory - gpu.used for gpu in self._gpus]):
-            return find_renderer()
+            return find_renderer(self._settings.env.python)
         self._tell(f"{self._shards} copies of the policy fill the GPU's memory: drawing on the CPU")
         try:
-            return find_renderer(device="cpu")
+            return find_renderer(self._settings.env.python, device="cpu")
         except NoPicturesError as error:
             self._tell(f"drawing on the GPU all the same. {error}")
-            return find_renderer()
+            return find_renderer(self._settings.env.python)
 
 
 def fits(copy: int, shards: int, free: Sequence[int]) -> bool:

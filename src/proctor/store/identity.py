@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Iterable, Mapping
-from importlib import metadata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -28,17 +27,6 @@ def identity_fields(settings: Any) -> dict[str, Any]:
         for field in dataclasses.fields(settings)
         if EXECUTION not in get_args(hints[field.name])
     }
-
-
-def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the given distributions, without importing any of them."""
-    versions = {}
-    for name in distributions:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "absent"
-    return versions
 
 
 def cpu_kind() -> str:

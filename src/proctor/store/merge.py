@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.benchmarks.protocol import EpisodeKey
+from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
@@ -26,6 +26,7 @@ class Sources:
 
     directories: Sequence[Path]
     identity: Identity
+    tasks: Sequence[Task]
     per_task: int
     reproducible: bool
     twice: int
@@ -64,6 +65,7 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         return Sources(
             directories,
             identities[0],
+            [Task(**task) for task in tables[0].meta("tasks")],
             per_task=max(table.meta("n_episodes") or 0 for table in tables),
             reproducible=all(table.meta("reproducible") for table in tables),
             twice=sum(count > 1 for count in Counter(key for records in apart for key in records).values()),
@@ -75,6 +77,7 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> No
     table.set_meta("identity", sources.identity)
     table.set_meta("n_episodes", sources.per_task)
     table.set_meta("reproducible", sources.reproducible)
+    table.set_meta("tasks", [task.to_wire() for task in sources.tasks])
     for directory in sources.directories:
         if directory == output.path:
             continue

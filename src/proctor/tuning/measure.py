@@ -103,8 +103,7 @@ class Session:
     ) -> None:
         self._settings, self._logs, self._interrupts, self._tell = settings, logs, interrupts, tell
         self._preparation = Preparation(settings, logs)
-        self.tasks: Sequence[Task] = self._preparation.benchmark.tasks()
-        self._preparation.benchmark.check_installed()
+        self.tasks: Sequence[Task] = self._preparation.facts.tasks
         tell("loading the policy")
         self._ready: Ready = self._preparation.prepare(stack, interrupts, tell)
         stack.callback(self._ready.served.stop, 1.0)
@@ -148,7 +147,7 @@ class Session:
         sights = [self._sight(first, chunk, None)]
         drawn = first is not None and sights[0].alone.draws > 0
         for backend in candidates() if drawn else ():
-            trial = try_backend(backend)
+            trial = try_backend(backend, self._settings.env.python)
             if first is not None and not trial.complaint and trial.name != first.name:
                 sights.append(self._sight(Renderer(backend, trial.name), chunk, sights[0]))
         return sights

@@ -1,0 +1,140 @@
+"""What has to be known of a benchmark before any simulator starts, asked where its packages are.
+
+Most benchmarks can tell without importing anything. One whose simulator alone knows its spaces, or whose packages
+are another interpreter's (`--env.python`), is asked in a process of its own: `python -m proctor.benchmarks.facts`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from proctor import __version__
+from proctor.benchmarks.gl import NO_GL
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.config.interpreter import describe_exit, other_version, package_environment
+from proctor.config.registry import load_object
+from proctor.config.settings import EnvSettings
+from proctor.config.wire import to_plain
+from proctor.errors import ProctorError, UsageError
+
+_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run has to know beforehand; `versions` are those of what can change a trajectory."""
+
+    spec: BenchmarkSpec
+    tasks: tuple[Task, ...]
+    versions: dict[str, str]
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that JSON carries to another process."""
+        return {
+            "spec": self.spec.to_wire(),
+            "tasks": [task.to_wire() for task in self.tasks],
+            "versions": self.versions,
+        }
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Facts:
+        """Rebuild facts from `to_wire`."""
+        return cls(
+            BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"]), wire["versions"]
+        )
+
+
+def learn(path: str, settings: EnvSettings) -> Facts:
+    """Return the facts of the benchmark at `path` under these settings.
+
+    Raises:
+        UsageError: a task is unknown, or a package is missing; says how to get it.
+    """
+    benchmark: Benchmark = load_object(path)(settings)
+    if settings.python is None and not benchmark.opens_to_tell:
+        return facts_of(benchmark)
+    return _ask(path, settings)
+
+
+def facts_of(benchmark: Benchmark) -> Facts:
+    """Return the facts of a benchmark whose packages are this interpreter's."""
+    if benchmark.opens_to_tell:
+        benchmark.check_installed()
+    tasks, spec = tuple(benchmark.tasks()), benchmark.spec
+    benchmark.check_installed()
+    return Facts(spec, tasks, installed_versions(benchmark.distributions()))
+
+
+def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the given distributions, without importing any of them."""
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "absent"
+    return versions
+
+
+def _ask(path: str, settings: EnvSettings) -> Facts:
+    python = settings.python or sys.executable
+    try:
+        done = subprocess.run(
+            [python, "-P", "-m", "proctor.benchmarks.facts"],
+            input=json.dumps(
+                {
+                    "version": __version__,
+                    "benchmark": path,
+                    "env": to_plain(settings),
+                    # Another interpreter's packages are its own.
+                    "sys_path": list(sys.path) if settings.python is None else [],
+                }
+            ),
+            env={**os.environ, **package_environment(), **NO_GL},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+        )
+    except OSError as error:
+        raise UsageError(f"--env.python={python}: {error.strerror or error}.") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.") from None
+    lines = done.stdout.strip().splitlines()  # packages may chatter before it
+    if done.returncode == 0 and lines:
+        answer = json.loads(lines[-1])
+        if "usage" in answer:
+            raise UsageError(answer["usage"])
+        return Facts.from_wire(answer)
+    words = (done.stderr.strip().splitlines() or [describe_exit(done.returncode)])[-1]
+    if "No module named" in words and settings.python is not None:
+        raise UsageError(f"--env.python: {words}. Run: {python} -m pip install proctor")
+    raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")
+
+
+def main() -> None:
+    """Answer our parent: one line of JSON on standard output."""
+    asked = json.load(sys.stdin)
+    sys.path.extend(path for path in asked["sys_path"] if path not in sys.path)
+    answer: dict[str, Any]
+    try:
+        problem = other_version(asked["version"])
+        if problem is not None:
+            raise UsageError(problem)
+        benchmark_class: type[Benchmark] = load_object(asked["benchmark"])
+        answer = facts_of(benchmark_class(benchmark_class.Settings(**asked["env"]))).to_wire()
+    except ProctorError as error:
+        answer = {"usage": str(error)}
+    print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent
+    os._exit(0)  # a simulator's own tear-down has no say any more
+
+
+if __name__ == "__main__":
+    main()
