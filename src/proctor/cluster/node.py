@@ -102,7 +102,6 @@ class Node:
         settings = build_settings(self._order.baggage.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
         machine = ThisMachine(settings, folder.run, feed=self._feed)
-        machine.check()
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
             settled = machine.prepare(stack, self._interrupts, self._order.stored, self._mailbox.note)
