@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -29,11 +29,17 @@ _SECONDS = 300
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run has to know beforehand; `versions` are those of what can change a trajectory."""
+    """What a run has to know beforehand; `versions` are those of what can change a trajectory.
+
+    `fps`, `uses_gl` and `films` are the benchmark's own, which it may know only when it has opened a simulator.
+    """
 
     spec: BenchmarkSpec
     tasks: tuple[Task, ...]
     versions: dict[str, str]
+    fps: int = 30
+    uses_gl: bool = False
+    films: bool = True
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that JSON carries to another process."""
@@ -41,14 +47,16 @@ class Facts:
             "spec": self.spec.to_wire(),
             "tasks": [task.to_wire() for task in self.tasks],
             "versions": self.versions,
+            "fps": self.fps,
+            "uses_gl": self.uses_gl,
+            "films": self.films,
         }
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Facts:
         """Rebuild facts from `to_wire`."""
-        return cls(
-            BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"]), wire["versions"]
-        )
+        spec, tasks = BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"])
+        return cls(**{**wire, "spec": spec, "tasks": tasks})
 
 
 def learn(path: str, settings: EnvSettings) -> Facts:
@@ -63,13 +71,32 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     return _ask(path, settings)
 
 
+def outline(path: str, settings: EnvSettings) -> tuple[BenchmarkSpec, Sequence[Task]]:
+    """Return spec and tasks for a process that starts no simulator: what can tell unopened need not be installed.
+
+    Without `--env.task` there are no tasks, where a benchmark can be asked for its spec without one.
+    """
+    benchmark: Benchmark = load_object(path)(settings)
+    if benchmark.opens_to_tell:
+        facts = learn(path, settings)
+        return facts.spec, facts.tasks
+    return benchmark.spec, benchmark.tasks() if settings.task else ()
+
+
 def facts_of(benchmark: Benchmark) -> Facts:
     """Return the facts of a benchmark whose packages are this interpreter's."""
     if benchmark.opens_to_tell:
         benchmark.check_installed()
     tasks, spec = tuple(benchmark.tasks()), benchmark.spec
     benchmark.check_installed()
-    return Facts(spec, tasks, installed_versions(benchmark.distributions()))
+    return Facts(
+        spec,
+        tasks,
+        installed_versions(benchmark.distributions()),
+        fps=benchmark.fps,
+        uses_gl=benchmark.uses_gl,
+        films=benchmark.films,
+    )
 
 
 def installed_versions(distributions: Iterable[str]) -> dict[str, str]:

@@ -77,12 +77,12 @@ class EpisodeKey(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one step of a simulator yields besides the observation."""
+    """What one step of a simulator yields besides the observation. `success` is `None` where it does not tell."""
 
     reward: float
     terminated: bool
     truncated: bool
-    success: bool
+    success: bool | None
     metrics: Mapping[str, float] = {}
 
 
@@ -121,13 +121,16 @@ class BenchmarkSpec:
 
     `features` are the observation keys that the run's settings offer to a policy. `privileged` are keys
     that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
+    `action_low` and `action_high` bound every number of an action, or each its own; they may be infinite.
+    `action_integers`: only whole numbers between the bounds are actions, and both bounds are.
     """
 
     name: str
     features: dict[str, Feature]
     action_size: int
-    action_low: float = -1.0
-    action_high: float = 1.0
+    action_low: float | tuple[float, ...] = -1.0
+    action_high: float | tuple[float, ...] = 1.0
+    action_integers: bool = False
     privileged: dict[str, Feature] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     """The simulator's own names of features that were renamed for the policy."""
@@ -166,7 +169,18 @@ class BenchmarkSpec:
         def features(raw: dict[str, Any]) -> dict[str, Feature]:
             return {key: Feature(tuple(f["shape"]), f["dtype"], f["drawn"]) for key, f in raw.items()}
 
-        return cls(**{**wire, "features": features(wire["features"]), "privileged": features(wire["privileged"])})
+        def bound(raw: Any) -> float | tuple[float, ...]:
+            return tuple(raw) if isinstance(raw, (list, tuple)) else float(raw)
+
+        return cls(
+            **{
+                **wire,
+                "features": features(wire["features"]),
+                "privileged": features(wire["privileged"]),
+                "action_low": bound(wire["action_low"]),
+                "action_high": bound(wire["action_high"]),
+            }
+        )
 
 
 class Benchmark(ABC):
@@ -179,11 +193,14 @@ class Benchmark(ABC):
     Settings: ClassVar[type[EnvSettings]] = EnvSettings
     """The benchmark's own `--env.*` flags: a frozen dataclass that extends `EnvSettings`."""
 
-    fps: ClassVar[int] = 30
+    fps: int = 30
     """Steps a second in the robot's own time; videos play at that pace."""
 
-    uses_gl: ClassVar[bool] = False
+    uses_gl: bool = False
     """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
+
+    films: bool = True
+    """Whether its simulators can `render`."""
 
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""

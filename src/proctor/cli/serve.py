@@ -12,7 +12,8 @@ from typing import Annotated
 from rich.console import Console
 from rich.text import Text
 
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
+from proctor.benchmarks.facts import outline
+from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.config.flags import parse_flags
 from proctor.config.help import section_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
@@ -63,10 +64,8 @@ def serve_command(arguments: Sequence[str]) -> int:
         return EXIT_OK
     settings, own = _settings(arguments)
     _be_single_threaded()
-    benchmark_class: type[Benchmark] = load_object(benchmark_path(settings.env.type))
-    benchmark = benchmark_class(settings.env)
-    spec = benchmark.spec.renamed(settings.rename_map)
-    tasks = benchmark.tasks() if settings.env.task else ()
+    spec, tasks = outline(benchmark_path(settings.env.type), settings.env)
+    spec = spec.renamed(settings.rename_map)
     policy = _load(settings, spec)
     check_fit(policy.spec, spec)
     server = PolicyServer(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
@@ -79,8 +79,8 @@ class _Inline:
     """A worker's work, done here."""
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
-        spec = benchmark.spec.renamed(job.recipe.rename_map)
-        self._job, self._fps = job, benchmark.fps
+        spec = BenchmarkSpec.from_wire(job.recipe.spec)
+        self._job, self._fps = job, job.recipe.fps
         self._meter = Meter()
         self._stage = Stage(benchmark, self._meter)
         self._actor = LocalActor(policy, spec.action_size)

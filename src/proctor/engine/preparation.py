@@ -186,7 +186,10 @@ class Preparation:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
         looks = View.of(served.spec, self.spec).drawn
         videos = self._settings.eval.max_episodes_rendered
-        if not self.benchmark.uses_gl or not (looks or videos):
+        if videos and not self.facts.films:
+            tell(f"no videos: {self.spec.name} cannot be drawn.")
+            videos = 0
+        if not self.facts.uses_gl or not (looks or videos):
             return None, videos
         try:
             return (find(served) if find is not None else find_renderer(self._settings.env.python)), videos
@@ -232,18 +235,19 @@ class Preparation:
         return WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(s.env),
+            spec=self.spec.to_wire(),
             policy_spec=served.spec.to_wire(),
             logs=self._logs,
             environment=self._gl_environment(ready.renderer),
             policy=self._policy_path if in_worker else None,
             policy_settings=to_plain(self._policy_settings) if in_worker else None,
+            fps=self.facts.fps,
             video_fps=s.eval.video_fps,
-            rename_map=s.rename_map,
             python=s.env.python,
         )
 
     def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
-        if not self.benchmark.uses_gl:
+        if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
 

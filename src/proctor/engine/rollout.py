@@ -137,7 +137,8 @@ def run_episode(
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
-    success = ended = False
+    success: bool | None = None
+    ended = False
     step = 0
 
     meter.enter(Phase.RESET)
@@ -160,7 +161,8 @@ def run_episode(
             meter.stepped()
             rewards.append(float(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
-            success = success or bool(outcome.success)
+            if outcome.success is not None:
+                success = bool(success or outcome.success)
             ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
             if seen and not ended:
                 windows.add(step, _observe(simulator, view, meter, digest))
@@ -170,7 +172,8 @@ def run_episode(
                 break
         digest.add(chunk[: step - asked_at])
     digest.add(np.asarray(rewards, np.float64))
-    digest.add(np.asarray(success))
+    if success is not None:
+        digest.add(np.asarray(success))
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,

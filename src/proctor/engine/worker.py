@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,13 @@ class WorkerBoot:
 
     benchmark: str
     env: dict[str, Any]
+    spec: dict[str, Any]
     policy_spec: dict[str, Any]
     spawned: float
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
+    fps: int = 30
     video_fps: int = 30
-    rename_map: dict[str, str] = field(default_factory=dict)
 
 
 class RemoteActor:
@@ -110,7 +111,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.START)
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
-    spec = benchmark.spec.renamed(settings.rename_map)
+    spec = BenchmarkSpec.from_wire(settings.spec)
     view = View.of(PolicySpec.from_wire(settings.policy_spec), spec)
     actor = _actor(settings, spec, slot, host_bell)
     stage = Stage(benchmark, meter)
@@ -122,7 +123,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             stage.close()
             return
         episode = Episode.from_wire(order["episode"])
-        video = VideoSink(Path(order["video"]), benchmark.fps, settings.video_fps) if order["video"] else None
+        video = VideoSink(Path(order["video"]), settings.fps, settings.video_fps) if order["video"] else None
         try:
             record = play(stage, episode, actor, view, meter, video)
         except PolicyLostError as error:
