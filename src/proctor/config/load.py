@@ -32,6 +32,7 @@ from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster")
 
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -232,9 +233,11 @@ def _open_texts(value: Any) -> Any:
 
 def _yaml(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
+    # YAML 1.1 wants a dot in a number with an exponent; people write 1e-3.
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _explain(

@@ -14,7 +14,12 @@ from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
 
-BENCHMARKS = {"metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld"}
+BENCHMARKS = {
+    "metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld",
+    "gym": "proctor.benchmarks.gym.benchmark:Gym",
+    "pusht": "proctor.benchmarks.gym.presets:PushT",
+    "aloha": "proctor.benchmarks.gym.presets:Aloha",
+}
 
 POLICIES = {
     "expert": "proctor.policies.expert:ExpertPolicy",

@@ -109,7 +109,11 @@ def _silence(records: Sequence[EpisodeRecord]) -> list[Text]:
         return []
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return [
-        Text(f"{shown}: no success was told, so there is no rate. reward: mean sum of rewards.", style="yellow")
+        Text(
+            f"{shown}: no success was told, so no rate, only the mean sum of rewards. "
+            "Does info tell it under another name? --env.success_key=NAME",
+            style="yellow",
+        )
     ]
 
 

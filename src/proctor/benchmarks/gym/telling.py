@@ -1,0 +1,110 @@
+"""What an environment tells when it is opened: its spaces, its step limit, its pace, what it is made of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves
+from proctor.benchmarks.protocol import Feature
+from proctor.errors import UsageError
+
+_ENGINES = {
+    "mujoco": "mujoco",
+    "dm_control": "dm-control",
+    "pymunk": "pymunk",
+    "Box2D": "box2d",
+    "pybullet": "pybullet",
+    "ale_py": "ale-py",
+    "robosuite": "robosuite",
+    "sapien": "sapien",
+    "jax": "jax",
+    "torch": "torch",
+}
+"""Modules whose versions change trajectories, and their distributions; those count that an environment imports."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one task's environment has told. `films`: whether it draws frames."""
+
+    features: dict[str, Feature]
+    form: ActionForm
+    max_steps: int
+    prompt: str
+    fps: int
+    films: bool
+    module: str
+
+
+def ask(opening: Opening, render_as: str = "") -> Told:
+    """Open an environment, ask it, close it.
+
+    Raises:
+        UsageError: it cannot be opened or used; says why.
+    """
+    env = open_env(opening)
+    try:
+        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
+        films = env.render_mode == "rgb_array"
+        if render_as:
+            features[render_as] = _frame_feature(env, opening.env_id, render_as, features)
+        limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
+        if not limit:
+            raise UsageError(
+                f"--env.task={opening.env_id} has no step limit. Set one: --env.episode_length=STEPS."
+            )
+        return Told(
+            features=features,
+            form=action_form(env.action_space, opening.env_id),
+            max_steps=int(limit),
+            prompt=_prompt(env),
+            fps=round(env.metadata.get("render_fps") or 30),
+            films=films,
+            module=type(env.unwrapped).__module__.partition(".")[0],
+        )
+    finally:
+        env.close()
+
+
+def _frame_feature(env: Any, task: str, key: str, features: dict[str, Feature]) -> Feature:
+    if key in features:
+        raise UsageError(f"--env.render_as={key}: {task} has an observation of that name. Choose another.")
+    if env.render_mode != "rgb_array":
+        raise UsageError(f"--env.render_as={key}: {task} cannot be drawn as an array.")
+    inner = env.unwrapped
+    if "mujoco" in sys.modules and hasattr(inner, "width") and hasattr(inner, "height"):
+        # Gymnasium's MuJoCo environments say how large their frames are, so that no GL has to be chosen yet.
+        return Feature((int(inner.height), int(inner.width), 3), "uint8", drawn=True)
+    try:
+        env.reset(seed=0)
+        frame = np.asarray(env.render())
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise UsageError(
+            f"--env.render_as={key}: {task} cannot be drawn: {type(error).__name__}: {words}"
+        ) from error
+    return Feature(tuple(frame.shape), str(frame.dtype), drawn=True)
+
+
+def _prompt(env: Any) -> str:
+    """Return the task in words, where LeRobot looks for it."""
+    for name in ("task_description", "task"):
+        if env.has_wrapper_attr(name):
+            words = env.get_wrapper_attr(name)
+            if isinstance(words, str):
+                return words
+    return ""
+
+
+def distributions_behind(modules: Iterable[str]) -> list[str]:
+    """Return the distributions of modules, and of the physics that have been imported with them."""
+    by_module = metadata.packages_distributions()
+    own = [name for module in modules for name in by_module.get(module, ())]
+    return [*own, *(name for module, name in _ENGINES.items() if module in sys.modules)]
