@@ -80,9 +80,10 @@ class Gym(Benchmark):
 
     def tasks(self) -> Sequence[Task]:
         """Open every environment that is named, and ask for its step limit."""
+        told, prompt = self._told, self.settings.prompt
         return [
-            Task(name, 0, name, self.settings.prompt or told.prompt, told.max_steps)
-            for name, told in self._told.items()
+            Task(name, 0, name, prompt or told[name].prompt, told[name].max_steps)
+            for name in comma_list(self.settings.task)
         ]
 
     def make_simulator(self, task: Task) -> Simulator:
@@ -113,8 +114,8 @@ class Gym(Benchmark):
 
 
 def comma_list(text: str) -> list[str]:
-    """Return the parts of a comma list, each once."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    """Return the parts of a comma list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _opening(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> Opening:

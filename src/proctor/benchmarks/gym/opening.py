@@ -86,10 +86,9 @@ def _find(opening: Opening) -> Any:
         return gymnasium.spec(opening.env_id)
     except gymnasium.error.Error as error:
         words = " ".join(str(error).split())
-        raise UsageError(
-            f"--env.task={opening.env_id}: {words} If a package registers it, install it and name it: "
-            "--env.package=NAME."
-        ) from None
+        unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
+        hint = " If a package registers it, install it and name it: --env.package=NAME." if unknown else ""
+        raise UsageError(f"--env.task={opening.env_id}: {words}{hint}") from None
 
 
 def _drawing_arguments(spec: Any) -> dict[str, Any]:

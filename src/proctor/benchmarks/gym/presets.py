@@ -39,6 +39,8 @@ class Preset(Benchmark):
                 raise UsageError(f"--env.task={name}: unknown.{did_you_mean(name, self.prompts)}")
         if not names:
             raise UsageError(f"--env.task is empty. {self.name} has {', '.join(self.prompts)}.")
+        if len(set(names)) < len(names):
+            raise UsageError(f"--env.task={self.settings.task} names a task twice.")
         s = self.settings
         return [
             Task(self.name, place, name, s.prompt or self.prompts[name], s.episode_length)
