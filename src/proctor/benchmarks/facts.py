@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -69,18 +69,6 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     if settings.python is None and not benchmark.opens_to_tell:
         return facts_of(benchmark)
     return _ask(path, settings)
-
-
-def outline(path: str, settings: EnvSettings) -> tuple[BenchmarkSpec, Sequence[Task]]:
-    """Return spec and tasks for a process that starts no simulator: what can tell unopened need not be installed.
-
-    Without `--env.task` there are no tasks, where a benchmark can be asked for its spec without one.
-    """
-    benchmark: Benchmark = load_object(path)(settings)
-    if benchmark.opens_to_tell:
-        facts = learn(path, settings)
-        return facts.spec, facts.tasks
-    return benchmark.spec, benchmark.tasks() if settings.task else ()
 
 
 def facts_of(benchmark: Benchmark) -> Facts:

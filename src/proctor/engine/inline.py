@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
@@ -82,7 +83,7 @@ class _Inline:
         spec = BenchmarkSpec.from_wire(job.recipe.spec)
         self._job, self._fps = job, job.recipe.fps
         self._meter = Meter()
-        self._stage = Stage(benchmark, self._meter)
+        self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
         self._actor = LocalActor(policy, spec.action_size)
         self._view = View.of(policy.spec, spec)
         self.close = self._stage.close

@@ -15,6 +15,7 @@ from typing import Any
 import msgpack
 from numpy.typing import NDArray
 
+from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, Message, clip, policy_fault
@@ -65,8 +66,8 @@ class RemoteActor:
 class Stage:
     """Keeps the simulator of the last task, because the next episode is usually of the same one."""
 
-    def __init__(self, benchmark: Benchmark, meter: Meter) -> None:
-        self._benchmark, self._meter = benchmark, meter
+    def __init__(self, benchmark: Benchmark, processors: Sequence[EnvProcessor], meter: Meter) -> None:
+        self._benchmark, self._processors, self._meter = benchmark, processors, meter
         self._simulator: Simulator | None = None
         self._task: tuple[str, int] | None = None
 
@@ -76,7 +77,8 @@ class Stage:
         if self._simulator is None or self._task != key:
             self._meter.enter(Phase.BUILD)
             self.close()
-            self._simulator, self._task = self._benchmark.make_simulator(episode.task), key
+            self._simulator = make_simulator(self._benchmark, episode.task, self._processors)
+            self._task = key
         return self._simulator
 
     def close(self) -> None:
@@ -111,10 +113,10 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.START)
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
-    spec = BenchmarkSpec.from_wire(settings.spec)
-    view = View.of(PolicySpec.from_wire(settings.policy_spec), spec)
+    spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
+    view = View.of(policy_spec, spec)
     actor = _actor(settings, spec, slot, host_bell)
-    stage = Stage(benchmark, meter)
+    stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
     while True:
