@@ -17,12 +17,13 @@ import pytest
 from harness import TESTS, digests, flags, run_cli
 
 from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
 from proctor.benchmarks.protocol import NO_LOOK, Episode
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.registry import benchmark_path
 from proctor.engine.evaluation import Evaluation, evaluate_settings
-from proctor.errors import UsageError
+from proctor.errors import NoPicturesError, UsageError
 from proctor.report.console import PatientConsole
 from proctor.report.summary import print_summary
 
@@ -269,6 +270,52 @@ def test_videos_play_at_the_environments_pace_or_are_left_out_where_it_cannot_dr
         assert video.streams.video[0].average_rate == 20
     mute = run(tmp_path / "mute", "rooms/Switch-v0", eval={"n_episodes": 1, "max_episodes_rendered": 1})
     assert mute.records[0].video_path is None
+
+
+_DRAWN = """
+import hashlib
+import sys
+import gymnasium
+import numpy as np
+from proctor.benchmarks.gym.benchmark import Gym, GymSettings
+from proctor.benchmarks.protocol import NO_LOOK, Episode, Task
+IMAGE, size, name = "observation.image", {"height": 48, "width": 64}, "HalfCheetah-v5"
+def show(picture): print(hashlib.sha256(np.ascontiguousarray(picture).tobytes()).hexdigest())
+move, look = np.full(6, 0.3, np.float32), frozenset({IMAGE})
+if sys.argv[1] == "always":
+    env = gymnasium.make(name, render_mode="rgb_array", **size)
+    env.reset(seed=2)
+    env.render()
+    for _ in range(8):
+        env.step(move)
+    show(env.render())
+else:
+    task = Task(name, 0, name, "", 1000)
+    simulator = Gym(GymSettings(type="gym", task=name, render_as=IMAGE, kwargs=size)).make_simulator(task)
+    if sys.argv[1] == "reused":
+        simulator.reset(Episode(task, 0, 1), look)
+        simulator.observe()
+    simulator.reset(Episode(task, 0, 2), NO_LOOK)
+    for step in range(8):
+        simulator.step(move, look if step == 7 else NO_LOOK)
+    show(simulator.observe()[IMAGE])
+"""
+
+
+@pytest.mark.gl
+def test_mujocos_free_camera_stands_where_it_would_in_a_new_environment_that_always_draws() -> None:
+    try:
+        environment = {**os.environ, **find_renderer().env}
+    except NoPicturesError as error:
+        pytest.skip(str(error))
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", _DRAWN, how], capture_output=True, text=True, check=True, env=environment
+        )
+        for how in ("always", "fresh", "reused")
+    ]
+    assert len({done.stdout for done in runs}) == 1
+    assert len(runs[0].stdout.strip()) == 64
 
 
 def test_planning_imports_no_gymnasium_here() -> None:

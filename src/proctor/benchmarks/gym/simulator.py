@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.benchmarks.gym.free_camera import FreeCamera
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
 from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome
 from proctor.errors import PolicyError, SimulatorError
@@ -63,6 +64,7 @@ class GymSimulator:
         self._env: Any = self._open()
         self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
         self._form = action_form(self._env.action_space, self._task)
+        self._camera = FreeCamera(self._env)
         self._tell_look: Callable[[Look], Any] | None = None
         if self._env.has_wrapper_attr("set_look"):
             self._tell_look = self._env.get_wrapper_attr("set_look")
@@ -78,6 +80,7 @@ class GymSimulator:
         self._env.action_space.seed(episode.seed)
         self._announce(look)
         self._observation, _ = self._env.reset(seed=episode.seed)
+        self._camera.aim()
 
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         """Apply one action."""
@@ -124,6 +127,7 @@ class GymSimulator:
     def render(self) -> NDArray[np.uint8]:
         """Return a frame; one step is drawn once."""
         if self._frame is None:
+            self._camera.hold()
             frame = self._env.render()
             if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.dtype != np.uint8:
                 raise SimulatorError(f"render() of {self._task} gave no picture (uint8, height by width by 3)")
