@@ -143,6 +143,15 @@ def test_an_evaluation_from_the_command_line_without_any_drawing(tmp_path: Path)
     assert digests(tmp_path / "one") == digests(tmp_path / "three")
 
 
+def test_as_any_gym_environment_it_draws_unasked_and_is_given_a_gl(tmp_path: Path) -> None:
+    flags = ["--env.type=gym", "--env.task=gym_aloha/AlohaInsertion-v0", "--env.kwargs.obs_type=pixels_agent_pos"]
+    more = ["--policy.type=random", "--env.episode_length=2", "--eval.n_episodes=1"]
+    done = run_cli("eval", *flags, *more, f"--output_dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads((tmp_path / "run/eval_info.json").read_text())["per_episode"]
+    assert (record["status"], record["steps"], record["success"]) == ("finished", 2, False)
+
+
 @needs_lerobot
 def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(tmp_path: Path) -> None:
     checkpoint = make_checkpoint("aloha", tmp_path / "checkpoint")

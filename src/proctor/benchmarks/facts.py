@@ -31,7 +31,7 @@ _SECONDS = 300
 class Facts:
     """What a run has to know beforehand; `versions` are those of what can change a trajectory.
 
-    `fps`, `uses_gl` and `films` are the benchmark's own, which it may know only when it has opened a simulator.
+    All others are the benchmark's own attributes, which it may know only when it has opened a simulator.
     """
 
     spec: BenchmarkSpec
@@ -40,6 +40,7 @@ class Facts:
     fps: int = 30
     uses_gl: bool = False
     films: bool = True
+    draws_unasked: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that JSON carries to another process."""
@@ -50,6 +51,7 @@ class Facts:
             "fps": self.fps,
             "uses_gl": self.uses_gl,
             "films": self.films,
+            "draws_unasked": self.draws_unasked,
         }
 
     @classmethod
@@ -84,6 +86,7 @@ def facts_of(benchmark: Benchmark) -> Facts:
         fps=benchmark.fps,
         uses_gl=benchmark.uses_gl,
         films=benchmark.films,
+        draws_unasked=benchmark.draws_unasked,
     )
 
 

@@ -205,6 +205,9 @@ class Benchmark(ABC):
     films: bool = True
     """Whether its simulators can `render`."""
 
+    draws_unasked: bool = False
+    """Whether its simulators draw though nobody looks, so that they need a GL in any case."""
+
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
 

@@ -32,7 +32,10 @@ _ENGINES = {
 
 @dataclass(frozen=True)
 class Told:
-    """What one task's environment has told. `films`: whether it draws frames."""
+    """What one task's environment has told.
+
+    `films`: whether it draws frames. `draws_unasked`: whether it draws what it observes, looked at or not.
+    """
 
     features: dict[str, Feature]
     form: ActionForm
@@ -40,6 +43,7 @@ class Told:
     prompt: str
     fps: int
     films: bool
+    draws_unasked: bool
     module: str
 
 
@@ -52,7 +56,7 @@ def ask(opening: Opening, render_as: str = "") -> Told:
     env = open_env(opening)
     try:
         features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
-        films = env.render_mode == "rgb_array"
+        draws = any(feature.drawn for feature in features.values()) and not env.has_wrapper_attr("set_look")
         if render_as:
             features[render_as] = _frame_feature(env, opening.env_id, render_as, features)
         limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
@@ -66,7 +70,8 @@ def ask(opening: Opening, render_as: str = "") -> Told:
             max_steps=int(limit),
             prompt=_prompt(env),
             fps=round(env.metadata.get("render_fps") or 30),
-            films=films,
+            films=env.render_mode == "rgb_array",
+            draws_unasked=draws,
             module=type(env.unwrapped).__module__.partition(".")[0],
         )
     finally:
