@@ -144,8 +144,8 @@ def test_what_an_environment_tells() -> None:
         "observation.arm.joints": ((4,), "int8", False),
     }
     assert (told.spec.action_size, told.spec.action_low, told.spec.action_high) == (2, (-1.0, 0.0), (1.0, 5.0))
-    assert (told.fps, told.films, told.uses_gl, told.draws_unasked) == (20, True, False, True)
-    assert not facts("rooms/Lazy-v0").draws_unasked
+    assert (told.fps, told.films, told.uses_gl, told.draws_on_look) == (20, True, False, False)
+    assert facts("rooms/Lazy-v0").draws_on_look
     (task,) = told.tasks
     assert (task.group, task.task_id, task.prompt, task.max_steps) == ("rooms/Plain-v0", 0, "cross the room", 30)
     assert told.versions.keys() >= {"gymnasium", "numpy"}

@@ -40,7 +40,7 @@ class Facts:
     fps: int = 30
     uses_gl: bool = False
     films: bool = True
-    draws_unasked: bool = False
+    draws_on_look: bool = True
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that JSON carries to another process."""
@@ -51,7 +51,7 @@ class Facts:
             "fps": self.fps,
             "uses_gl": self.uses_gl,
             "films": self.films,
-            "draws_unasked": self.draws_unasked,
+            "draws_on_look": self.draws_on_look,
         }
 
     @classmethod
@@ -86,7 +86,7 @@ def facts_of(benchmark: Benchmark) -> Facts:
         fps=benchmark.fps,
         uses_gl=benchmark.uses_gl,
         films=benchmark.films,
-        draws_unasked=benchmark.draws_unasked,
+        draws_on_look=benchmark.draws_on_look,
     )
 
 

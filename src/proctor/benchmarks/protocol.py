@@ -205,11 +205,11 @@ class Benchmark(ABC):
     films: bool = True
     """Whether its simulators can `render`."""
 
-    draws_unasked: bool = False
-    """Whether its simulators draw though nobody looks, so that they need a GL in any case."""
-
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
+
+    draws_on_look: bool = True
+    """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

@@ -192,7 +192,7 @@ class Preparation:
         self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(served.spec, self.spec).drawn or self.facts.draws_unasked
+        looks = View.of(served.spec, self.spec).drawn or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
         if videos and not self.facts.films:
             tell(f"no videos: {self.spec.name} cannot be drawn.")

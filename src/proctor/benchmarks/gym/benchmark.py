@@ -67,7 +67,7 @@ class Gym(Benchmark):
         self.fps = told[first].fps
         self.films = all(one.films for one in told.values())
         self.uses_gl = "mujoco" in sys.modules
-        self.draws_unasked = any(one.draws_unasked for one in told.values())
+        self.draws_on_look = all(one.draws_on_look for one in told.values())
         return told
 
     @cached_property

@@ -6,7 +6,7 @@ Both draw inside every step of their own; here they draw on a look only, the ver
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -41,11 +41,18 @@ class Preset(Benchmark):
             raise UsageError(f"--env.task is empty. {self.name} has {', '.join(self.prompts)}.")
         if len(set(names)) < len(names):
             raise UsageError(f"--env.task={self.settings.task} names a task twice.")
+        return self._tasks_of(names)
+
+    def _tasks_of(self, names: Iterable[str]) -> list[Task]:
         s = self.settings
         return [
             Task(self.name, place, name, s.prompt or self.prompts[name], s.episode_length)
             for place, name in enumerate(names)
         ]
+
+    def catalogue(self) -> dict[str, list[Task]]:
+        """Return every task, by its name."""
+        return {name: self._tasks_of([name]) for name in self.prompts}
 
     def _simulator(
         self, task: Task, kwargs: dict[str, Any], wrap: Callable[[Any], Any], *metrics: str

@@ -34,7 +34,7 @@ _ENGINES = {
 class Told:
     """What one task's environment has told.
 
-    `films`: whether it draws frames. `draws_unasked`: whether it draws what it observes, looked at or not.
+    `films`: whether it draws frames. `draws_on_look`: whether it draws nothing that nobody looks at.
     """
 
     features: dict[str, Feature]
@@ -43,7 +43,7 @@ class Told:
     prompt: str
     fps: int
     films: bool
-    draws_unasked: bool
+    draws_on_look: bool
     module: str
 
 
@@ -56,7 +56,7 @@ def ask(opening: Opening, render_as: str = "") -> Told:
     env = open_env(opening)
     try:
         features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
-        draws = any(feature.drawn for feature in features.values()) and not env.has_wrapper_attr("set_look")
+        drawn = any(feature.drawn for feature in features.values())
         if render_as:
             features[render_as] = _frame_feature(env, opening.env_id, render_as, features)
         limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
@@ -71,7 +71,7 @@ def ask(opening: Opening, render_as: str = "") -> Told:
             prompt=_prompt(env),
             fps=round(env.metadata.get("render_fps") or 30),
             films=env.render_mode == "rgb_array",
-            draws_unasked=draws,
+            draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
             module=type(env.unwrapped).__module__.partition(".")[0],
         )
     finally:
