@@ -21,6 +21,7 @@ class Room(gymnasium.Env):  # type: ignore[misc]
         only_then: whether it is told only when it happens.
         careless: draws from the global generators, as environments should not.
         leaky: carries a number over from one episode to the next, as environments should not.
+        dark: cannot draw frames, though it says so only when asked for one.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -33,9 +34,10 @@ class Room(gymnasium.Env):  # type: ignore[misc]
         careless: bool = False,
         leaky: bool = False,
         reach: float = 2.0,
+        dark: bool = False,
     ) -> None:
         self.render_mode, self._success, self._only_then = render_mode, success, only_then
-        self._careless, self._leaky, self._reach = careless, leaky, reach
+        self._careless, self._leaky, self._reach, self._dark = careless, leaky, reach, dark
         camera = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.observation_space = spaces.Dict(
             {
@@ -86,6 +88,8 @@ class Room(gymnasium.Env):  # type: ignore[misc]
         return picture
 
     def render(self) -> NDArray[np.uint8]:
+        if self._dark:
+            raise RuntimeError("the lamp is broken")
         return self._draw(7)
 
 

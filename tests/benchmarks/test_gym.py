@@ -144,7 +144,7 @@ def test_what_an_environment_tells() -> None:
         "observation.arm.joints": ((4,), "int8", False),
     }
     assert (told.spec.action_size, told.spec.action_low, told.spec.action_high) == (2, (-1.0, 0.0), (1.0, 5.0))
-    assert (told.fps, told.films, told.uses_gl, told.draws_on_look) == (20, True, False, False)
+    assert (told.fps, told.no_frames, told.uses_gl, told.draws_on_look) == (20, "", False, False)
     assert facts("rooms/Lazy-v0").draws_on_look
     (task,) = told.tasks
     assert (task.group, task.task_id, task.prompt, task.max_steps) == ("rooms/Plain-v0", 0, "cross the room", 30)
@@ -273,6 +273,8 @@ def test_videos_play_at_the_environments_pace_or_are_left_out_where_it_cannot_dr
         assert video.streams.video[0].average_rate == 20
     mute = run(tmp_path / "mute", "rooms/Switch-v0", eval={"n_episodes": 1, "max_episodes_rendered": 1})
     assert mute.records[0].video_path is None
+    assert "cannot be drawn as an array" in facts("rooms/Switch-v0").no_frames
+    assert "the lamp is broken" in facts("rooms/Plain-v0", kwargs={"dark": True}).no_frames
 
 
 _DRAWN = """

@@ -39,7 +39,7 @@ class Facts:
     versions: dict[str, str]
     fps: int = 30
     uses_gl: bool = False
-    films: bool = True
+    no_frames: str = ""
     draws_on_look: bool = True
 
     def to_wire(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Facts:
             "versions": self.versions,
             "fps": self.fps,
             "uses_gl": self.uses_gl,
-            "films": self.films,
+            "no_frames": self.no_frames,
             "draws_on_look": self.draws_on_look,
         }
 
@@ -85,7 +85,7 @@ def facts_of(benchmark: Benchmark) -> Facts:
         installed_versions(benchmark.distributions()),
         fps=benchmark.fps,
         uses_gl=benchmark.uses_gl,
-        films=benchmark.films,
+        no_frames=benchmark.no_frames,
         draws_on_look=benchmark.draws_on_look,
     )
 

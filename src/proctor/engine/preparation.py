@@ -194,8 +194,8 @@ class Preparation:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
         looks = View.of(served.spec, self.spec).drawn or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
-        if videos and not self.facts.films:
-            tell(f"no videos: {self.spec.name} cannot be drawn.")
+        if videos and self.facts.no_frames:
+            tell(f"no videos: {self.facts.no_frames}")
             videos = 0
         if not self.facts.uses_gl or not (looks or videos):
             return None, videos

@@ -65,7 +65,7 @@ class Gym(Benchmark):
                     f"--env.task: {first} and {name} differ in their observations or actions. Run them one by one."
                 )
         self.fps = told[first].fps
-        self.films = all(one.films for one in told.values())
+        self.no_frames = next((one.no_frames for one in told.values() if one.no_frames), "")
         self.uses_gl = "mujoco" in sys.modules
         self.draws_on_look = all(one.draws_on_look for one in told.values())
         return told
@@ -104,7 +104,8 @@ class Gym(Benchmark):
         """Gymnasium, the package that holds the environment, and the physics that it imports."""
         from proctor.benchmarks.gym.telling import distributions_behind
 
-        modules = {one.module for one in self._told.values()}
+        # Who has not been asked yet is not opened for this.
+        modules = {one.module for one in self.__dict__.get("_told", {}).values()}
         modules.update(package.partition(".")[0] for package in comma_list(self.settings.package))
         return sorted({"gymnasium", "numpy", *distributions_behind(modules)})
 

@@ -34,7 +34,7 @@ _ENGINES = {
 class Told:
     """What one task's environment has told.
 
-    `films`: whether it draws frames. `draws_on_look`: whether it draws nothing that nobody looks at.
+    `no_frames`: why it cannot draw frames, empty if it can. `draws_on_look`: whether it draws nothing unasked.
     """
 
     features: dict[str, Feature]
@@ -42,7 +42,7 @@ class Told:
     max_steps: int
     prompt: str
     fps: int
-    films: bool
+    no_frames: str
     draws_on_look: bool
     module: str
 
@@ -57,8 +57,14 @@ def ask(opening: Opening, render_as: str = "") -> Told:
     try:
         features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
         drawn = any(feature.drawn for feature in features.values())
-        if render_as:
-            features[render_as] = _frame_feature(env, opening.env_id, render_as, features)
+        frame, no_frames = _frame(env, opening.env_id)
+        if render_as in features:
+            raise UsageError(f"--env.render_as={render_as}: {opening.env_id} has an observation of that name.")
+        if render_as and frame is None:
+            unknown = f"{opening.env_id} does not say how large its frames are (`height` and `width`)."
+            raise UsageError(f"--env.render_as={render_as}: {no_frames or unknown}")
+        if render_as and frame is not None:
+            features[render_as] = frame
         limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
         if not limit:
             raise UsageError(
@@ -70,7 +76,7 @@ def ask(opening: Opening, render_as: str = "") -> Told:
             max_steps=int(limit),
             prompt=_prompt(env),
             fps=round(env.metadata.get("render_fps") or 30),
-            films=env.render_mode == "rgb_array",
+            no_frames=no_frames,
             draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
             module=type(env.unwrapped).__module__.partition(".")[0],
         )
@@ -78,24 +84,23 @@ def ask(opening: Opening, render_as: str = "") -> Told:
         env.close()
 
 
-def _frame_feature(env: Any, task: str, key: str, features: dict[str, Feature]) -> Feature:
-    if key in features:
-        raise UsageError(f"--env.render_as={key}: {task} has an observation of that name. Choose another.")
+def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
+    """Return what frames look like, if that is known, and why there are none. One is drawn if no GL is needed."""
     if env.render_mode != "rgb_array":
-        raise UsageError(f"--env.render_as={key}: {task} cannot be drawn as an array.")
+        return None, f"{task} cannot be drawn as an array (its render modes: {env.metadata.get('render_modes')})."
     inner = env.unwrapped
-    if "mujoco" in sys.modules and hasattr(inner, "width") and hasattr(inner, "height"):
-        # Gymnasium's MuJoCo environments say how large their frames are, so that no GL has to be chosen yet.
-        return Feature((int(inner.height), int(inner.width), 3), "uint8", drawn=True)
+    if "mujoco" in sys.modules:
+        # No GL is chosen yet. Gymnasium's own environments say how large their frames are.
+        size = getattr(inner, "height", None), getattr(inner, "width", None)
+        return (Feature((int(size[0]), int(size[1]), 3), "uint8", drawn=True) if all(size) else None), ""
     try:
         env.reset(seed=0)
         frame = np.asarray(env.render())
     except Exception as error:
-        words = " ".join(str(error).split())
-        raise UsageError(
-            f"--env.render_as={key}: {task} cannot be drawn: {type(error).__name__}: {words}"
-        ) from error
-    return Feature(tuple(frame.shape), str(frame.dtype), drawn=True)
+        return None, f"{task} cannot be drawn: {type(error).__name__}: {' '.join(str(error).split())}"
+    if frame.ndim != 3 or frame.dtype != np.uint8:
+        return None, f"{task} cannot be drawn: render() gave {frame.dtype}{frame.shape}, no picture."
+    return Feature(tuple(frame.shape), "uint8", drawn=True), ""
 
 
 def _prompt(env: Any) -> str:
