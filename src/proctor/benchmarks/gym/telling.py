@@ -91,8 +91,8 @@ def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
     inner = env.unwrapped
     if "mujoco" in sys.modules:
         # No GL is chosen yet. Gymnasium's own environments say how large their frames are.
-        size = getattr(inner, "height", None), getattr(inner, "width", None)
-        return (Feature((int(size[0]), int(size[1]), 3), "uint8", drawn=True) if all(size) else None), ""
+        height, width = (int(getattr(inner, name, None) or 0) for name in ("height", "width"))
+        return (Feature((height, width, 3), "uint8", drawn=True) if height and width else None), ""
     try:
         env.reset(seed=0)
         frame = np.asarray(env.render())
