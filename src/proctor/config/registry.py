@@ -14,7 +14,10 @@ from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
 
-BENCHMARKS = {"metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld"}
+BENCHMARKS = {
+    "metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld",
+    "libero": "proctor.benchmarks.libero.benchmark:Libero",
+}
 
 POLICIES = {
     "expert": "proctor.policies.expert:ExpertPolicy",
