@@ -60,7 +60,7 @@ def fetch_assets() -> None:
     except Exception as error:  # no network, no disk, switched off (HF_HUB_OFFLINE): all end the same way
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UsageError(
-            f"LIBERO's assets are not on this machine and could not be downloaded: {reason} {HOW_TO_GET}"
+            f"LIBERO's assets are not on this machine and could not be downloaded: {reason.rstrip('.')}. {HOW_TO_GET}"
         ) from None
     if find_assets(None) is None:
         raise UsageError(f"the hub's {REPOSITORY} was downloaded, but holds no LIBERO assets. {HOW_TO_GET}")

@@ -24,7 +24,7 @@ SETTLE_STEPS = 10
 _NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
 """No movement, gripper open."""
 
-_PLACEMENTS = 20
+_PLACEMENTS = 10
 """How often LIBERO may try to place the objects. By itself it tries for ever."""
 
 
