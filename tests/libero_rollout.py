@@ -1,7 +1,7 @@
-"""Episodes of LIBERO in a process of their own, told step by step: `python libero_rollout.py ROUTE ASSETS EPISODE...`
+"""Episodes of LIBERO in a process of their own, step by step: `python libero_rollout.py ROUTE ASSETS EPISODE...`
 
-An episode is SUITE:TASK:INDEX. It prints a line of JSON for each: digests and states of what was seen, by step, all
-rewards, and a digest of the physics at the end. Routes: `looks` and `always` are Proctor's simulator, looking
+An episode is SUITE:TASK:INDEX. It prints a line of JSON for each: digests and states of what was seen, by step,
+all rewards, and a digest of the physics at the end. Routes: `looks` and `always` are Proctor's simulator, looking
 every tenth step and every step; `blind` is the same without any GL; `theirs` is LIBERO used as LeRobot uses it,
 drawing always, built anew for every episode.
 """

@@ -29,12 +29,10 @@ def repeats_note(plan: Sequence[Episode]) -> str | None:
     repeated = [episode for episode in plan if episode.repeats]
     if not repeated:
         return None
-    tasks = dict.fromkeys(episode.task for episode in repeated)
-    task = next(iter(tasks))
-    others = f", and so have {len(tasks) - 1} others" if len(tasks) > 1 else ""
+    groups = ", ".join(dict.fromkeys(episode.task.group for episode in repeated))
     return (
-        f"{len(repeated)} of {len(plan)} episodes begin as an earlier one did: {task.group} task {task.task_id} "
-        f"has {task.initial_states} initial states{others}. The policy draws no random numbers, "
+        f"{len(repeated)} of {len(plan)} episodes begin as an earlier one did: {groups} has "
+        f"{repeated[0].task.initial_states} initial states a task. The policy draws no random numbers, "
         "so these episodes tell little new."
     )
 

@@ -58,12 +58,12 @@ def fetch_assets() -> None:
     try:
         snapshot_download(REPOSITORY, repo_type="dataset")
     except Exception as error:  # no network, no disk, switched off (HF_HUB_OFFLINE): all end the same way
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UsageError(
-            f"LIBERO's assets are not on this machine and could not be downloaded: {reason.rstrip('.')}. {HOW_TO_GET}"
+            f"LIBERO's assets are not on this machine and could not be downloaded: {reason}. {HOW_TO_GET}"
         ) from None
     if find_assets(None) is None:
-        raise UsageError(f"the hub's {REPOSITORY} was downloaded, but holds no LIBERO assets. {HOW_TO_GET}")
+        raise UsageError(f"a download of LIBERO's assets was cut short and could not be finished. {HOW_TO_GET}")
 
 
 def package_root() -> Path:
