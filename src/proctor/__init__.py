@@ -19,6 +19,7 @@ __all__ = [
     "Actions",
     "Benchmark",
     "BenchmarkSpec",
+    "EnvProcessor",
     "Episode",
     "EpisodeRecord",
     "EvalResult",
@@ -39,6 +40,7 @@ _HOME = {
     "Actions": "proctor.policies.protocol",
     "Benchmark": "proctor.benchmarks.protocol",
     "BenchmarkSpec": "proctor.benchmarks.protocol",
+    "EnvProcessor": "proctor.benchmarks.processors",
     "Episode": "proctor.benchmarks.protocol",
     "EpisodeRecord": "proctor.store.records",
     "EvalResult": "proctor.api",
@@ -57,6 +59,7 @@ _HOME = {
 if TYPE_CHECKING:
     from proctor.api import EvalResult as EvalResult
     from proctor.api import evaluate as evaluate
+    from proctor.benchmarks.processors import EnvProcessor as EnvProcessor
     from proctor.benchmarks.protocol import Benchmark as Benchmark
     from proctor.benchmarks.protocol import BenchmarkSpec as BenchmarkSpec
     from proctor.benchmarks.protocol import Episode as Episode
