@@ -68,6 +68,8 @@ def learn(path: str, settings: EnvSettings) -> Facts:
         UsageError: a task is unknown, or a package is missing; says how to get it.
     """
     benchmark: Benchmark = load_object(path)(settings)
+    if benchmark.fetches:
+        _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
         return facts_of(benchmark)
     return _ask(path, settings)
@@ -82,7 +84,7 @@ def facts_of(benchmark: Benchmark) -> Facts:
     return Facts(
         spec,
         tasks,
-        installed_versions(benchmark.distributions()),
+        {**installed_versions(benchmark.distributions()), **benchmark.fingerprints()},
         fps=benchmark.fps,
         uses_gl=benchmark.uses_gl,
         no_frames=benchmark.no_frames,
@@ -101,7 +103,22 @@ def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
     return versions
 
 
+def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
+    if not benchmark.opens_to_tell:
+        benchmark.tasks()  # a mistake is told before anything is downloaded
+    if settings.python is not None:
+        _answer(path, settings, fetch=True)
+        return
+    benchmark.check_installed()
+    benchmark.fetch()
+
+
 def _ask(path: str, settings: EnvSettings) -> Facts:
+    return Facts.from_wire(_answer(path, settings))
+
+
+def _answer(path: str, settings: EnvSettings, fetch: bool = False) -> dict[str, Any]:
+    """Ask a process of its own. One that fetches takes its time, and shows its progress on our terminal."""
     python = settings.python or sys.executable
     try:
         done = subprocess.run(
@@ -111,15 +128,17 @@ def _ask(path: str, settings: EnvSettings) -> Facts:
                     "version": __version__,
                     "benchmark": path,
                     "env": to_plain(settings),
+                    "fetch": fetch,
                     # Another interpreter's packages are its own.
                     "sys_path": list(sys.path) if settings.python is None else [],
                 }
             ),
             env={**os.environ, **package_environment(), **NO_GL},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=None if fetch else subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=None if fetch else _SECONDS,
         )
     except OSError as error:
         raise UsageError(f"--env.python={python}: {error.strerror or error}.") from None
@@ -127,11 +146,11 @@ def _ask(path: str, settings: EnvSettings) -> Facts:
         raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.") from None
     lines = done.stdout.strip().splitlines()  # packages may chatter before it
     if done.returncode == 0 and lines:
-        answer = json.loads(lines[-1])
+        answer: dict[str, Any] = json.loads(lines[-1])
         if "usage" in answer:
             raise UsageError(answer["usage"])
-        return Facts.from_wire(answer)
-    words = (done.stderr.strip().splitlines() or [describe_exit(done.returncode)])[-1]
+        return answer
+    words = ((done.stderr or "").strip().splitlines() or [describe_exit(done.returncode)])[-1]
     if "No module named" in words and settings.python is not None:
         raise UsageError(f"--env.python: {words}. Run: {python} -m pip install proctor")
     raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")
@@ -147,7 +166,13 @@ def main() -> None:
         if problem is not None:
             raise UsageError(problem)
         benchmark_class: type[Benchmark] = load_object(asked["benchmark"])
-        answer = facts_of(benchmark_class(benchmark_class.Settings(**asked["env"]))).to_wire()
+        benchmark = benchmark_class(benchmark_class.Settings(**asked["env"]))
+        if asked["fetch"]:
+            benchmark.check_installed()
+            benchmark.fetch()
+            answer = {}
+        else:
+            answer = facts_of(benchmark).to_wire()
     except ProctorError as error:
         answer = {"usage": str(error)}
     print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent

@@ -39,6 +39,8 @@ class Task:
     name: str
     prompt: str
     max_steps: int
+    initial_states: int | None = None
+    """How many beginnings its episodes take in turn, by their index; `None`: every seed makes its own."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack and JSON carry."""
@@ -57,6 +59,11 @@ class Episode:
     def key(self) -> EpisodeKey:
         """What identifies the episode inside its run."""
         return EpisodeKey(self.task.group, self.task.task_id, self.index)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an earlier episode of the plan begins from the same initial state."""
+        return self.task.initial_states is not None and self.index >= self.task.initial_states
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries to a worker."""
@@ -210,6 +217,8 @@ class Benchmark(ABC):
 
     draws_on_look: bool = True
     """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
+    fetches: ClassVar[bool] = False
+    """Whether `fetch` has anything to do."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -237,3 +246,14 @@ class Benchmark(ABC):
 
     def check_installed(self) -> None:  # noqa: B027 - most benchmarks have nothing to check
         """Raise `UsageError` with the command that installs what is missing. Import nothing heavy."""
+
+    def fetch(self) -> None:  # noqa: B027
+        """Download the files that simulators need, where they are missing, before the first worker starts.
+
+        Raises:
+            UsageError: that is not possible; says how to get them.
+        """
+
+    def fingerprints(self) -> Mapping[str, str]:
+        """Return what else changes a trajectory, by name: files that no distribution's version stands for."""
+        return {}

@@ -210,6 +210,8 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     for limit in get_args(annotation):
+        if value is None:
+            return  # optional, and left out
         if isinstance(limit, AtLeast) and not value >= limit.bound:
             raise UsageError(f"--{name}={value}: must be at least {limit.bound:g}.")
         if isinstance(limit, MoreThan) and not value > limit.bound:
@@ -221,6 +223,8 @@ def _typed(value: Any, annotation: Any) -> Any:
     if isinstance(value, FlagText):
         if _is_optional(annotation) and value.lower() in ("none", "null"):
             return None
+        if _is_tuple(annotation):
+            return _listed(value)
         return _yaml(value) if _is_dict(annotation) else str(value)
     return _open_texts(value) if _is_dict(annotation) else value
 
@@ -270,4 +274,20 @@ def _is_optional(annotation: Any) -> bool:
 
 
 def _is_dict(annotation: Any) -> bool:
-    return annotation is dict or get_origin(annotation) is dict
+    return annotation is dict or get_origin(_without_none(annotation)) is dict
+
+
+def _is_tuple(annotation: Any) -> bool:
+    return get_origin(_without_none(annotation)) is tuple
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return what an optional value is when it is there."""
+    others = [kind for kind in get_args(annotation) if kind is not type(None)]
+    return others[0] if _is_optional(annotation) and len(others) == 1 else annotation
+
+
+def _listed(text: str) -> Any:
+    """Return a list that a flag spells out: [0,3] as LeRobot has it, or 0,3."""
+    listed = _yaml(text if text.lstrip().startswith("[") else f"[{text}]")
+    return listed if isinstance(listed, list) else text

@@ -19,6 +19,7 @@ BENCHMARKS = {
     "gym": "proctor.benchmarks.gym.benchmark:Gym",
     "pusht": "proctor.benchmarks.gym.presets:PushT",
     "aloha": "proctor.benchmarks.gym.presets:Aloha",
+    "libero": "proctor.benchmarks.libero.benchmark:Libero",
 }
 
 _OF_FILES = "proctor_user_"

@@ -22,6 +22,7 @@ from proctor.engine.crew import WorkerRecipe
 from proctor.engine.hosts import HostProcess, HostRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import choose_placement
+from proctor.engine.plan import make_plan, repeats_note
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, UsageError
@@ -52,12 +53,16 @@ class Served:
 
 @dataclass(frozen=True)
 class Ready:
-    """All that is settled before the first episode. `videos` is how many per task can be drawn."""
+    """All that is settled before the first episode.
+
+    `videos` is how many per task can be drawn; `notes` are for the user to read.
+    """
 
     served: Served
     renderer: Renderer | None
     identity: Identity
     videos: int
+    notes: Sequence[str]
 
     @property
     def on_gpu(self) -> bool:
@@ -115,7 +120,7 @@ class Preparation:
             self.spec = self._spec_behind(served.spec.env_processors)
             check_fit(served.spec, self.spec)
             renderer, videos = self._choose_renderer(served, tell, find)
-            return Ready(served, renderer, self._identity(served.spec, renderer), videos)
+            return Ready(served, renderer, self._identity(served.spec, renderer), videos, self._notes(served.spec))
         except BaseException:
             served.stop(0.0)
             raise
@@ -206,6 +211,13 @@ class Preparation:
                 raise
             tell(f"no videos: {error}")
             return None, 0
+
+    def _notes(self, spec: PolicySpec) -> Sequence[str]:
+        if spec.stochastic:
+            return spec.notes
+        plan = make_plan(self.facts.tasks, self._settings.eval.n_episodes, self._settings.seed)
+        repeats = repeats_note(plan)
+        return spec.notes if repeats is None else (*spec.notes, repeats)
 
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
         looks = View.of(spec, self.spec).drawn
