@@ -50,6 +50,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Task",
         "__version__",
         "evaluate",
+        "make_env",
+        "make_env_config",
     ]
 
 
