@@ -152,12 +152,10 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         asked = options.get("episode_index")
         if asked is None:
             return None
-        if isinstance(asked, Sequence | np.ndarray) and not isinstance(asked, str):
-            if len(asked) != self._stride:
-                raise UsageError(f"options['episode_index'] names {len(asked)} episodes for {self._stride}.")
-            index = asked[self._place]
-        else:
-            index = asked + self._place  # as an int seed is spread
+        spread = range(asked, asked + self._stride) if isinstance(asked, int | np.integer) else asked  # as a seed is
+        if not isinstance(spread, Sequence | np.ndarray) or len(spread) != self._stride:
+            raise UsageError(f"options['episode_index']={asked}: must be a number, or one for each environment.")
+        index = spread[self._place]
         if not isinstance(index, int | np.integer) or index < 0:
             raise UsageError(f"options['episode_index']={asked}: must be 0 or more.")
         return int(index)

@@ -74,7 +74,7 @@ def _fetch(where: HubId, cache_dir: str | None) -> Path:
         import huggingface_hub
     except ModuleNotFoundError:
         raise UsageError(
-            f"{where} is on the hub, which needs the package huggingface_hub. Run: pip install 'proctor[hub]'"
+            f"{where} is on the hub, which needs a package. Run: pip install huggingface_hub"
         ) from None
     try:
         return Path(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing import forkserver
 from queue import Empty
 from typing import Any
 
@@ -87,6 +89,7 @@ class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
         first = self.factories[0]
         variables = {**ONE_THREAD, **gl_variables(first.load(), BenchmarkSpec.from_wire(first.spec))}
         workers = [replace(factory, environment=variables) for factory in self.factories]
+        _preload()
         with self._watched(), self._opening(), _without_main():
             AsyncVectorEnv.__init__(
                 self, workers, shared_memory=True, context="forkserver", autoreset_mode=AUTORESET
@@ -152,6 +155,16 @@ class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
         self.parent_pipes, self.processes = [], []
         self.error_queue = self.observations = None  # with them goes the shared memory
         self._state = AsyncState.DEFAULT
+
+
+def _preload() -> None:
+    """Let the fork server import what every worker needs, once, unless its owner has said what it imports.
+
+    A worker then starts in hundredths of a second instead of tenths.
+    """
+    server = getattr(forkserver, "_forkserver", None)
+    if getattr(server, "_preload_modules", None) == ["__main__"]:
+        multiprocessing.set_forkserver_preload(["proctor.vector.env"])
 
 
 @contextlib.contextmanager
