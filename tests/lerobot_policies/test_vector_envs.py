@@ -18,7 +18,7 @@ from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
 from lerobot.envs.utils import close_envs, preprocess_observation
 from lerobot.scripts.lerobot_eval import eval_policy, rollout
 from lerobot_checkpoints import SIDE
-from lerobot_runs import _loaded, _SmallEnv
+from lerobot_runs import SmallEnv, loaded
 
 import proctor
 
@@ -30,7 +30,7 @@ STEPS = 6
 @pytest.fixture(autouse=True)
 def no_fork_server_after() -> Any:
     yield
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     tracker: Any = resource_tracker._resource_tracker
     server._stop()
     tracker._stop()
@@ -41,14 +41,14 @@ def ours(use_async: bool) -> Any:
     return proctor.make_env_config("metaworld", task="reach-v3", **sizes).create_envs(2, use_async)
 
 
-class Short(_SmallEnv):
+class Short(SmallEnv):
     def __init__(self) -> None:
         super().__init__(task="reach-v3", obs_type="pixels_agent_pos", render_mode="rgb_array")
         self._max_episode_steps = STEPS
 
 
 def roll(run: Callable[..., Any], env: Any, checkpoint: Path, **options: Any) -> Any:
-    policy, preprocessor, postprocessor = _loaded(checkpoint)
+    policy, preprocessor, postprocessor = loaded(checkpoint)
     processors = make_env_pre_post_processors(make_env_config("metaworld"), policy.config)
     with torch.no_grad():
         return run(env, policy, *processors, preprocessor, postprocessor, **options)
@@ -125,7 +125,11 @@ def hub_cache(place: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "group"),
-    [("someone/pens", "pens"), (f"someone/pens@{REVISION}", "pens"), ("someone/pens@main:envs/other.py", "others")],
+    [
+        ("someone/pens", "pens"),
+        (f"someone/pens@{REVISION}", "pens"),
+        ("someone/pens@main:envs/other.py", "others"),
+    ],
 )
 def test_a_hosted_make_env_from_the_hubs_cache(name: str, group: str, tmp_path: Path) -> None:
     cache = hub_cache(tmp_path / "cache")
@@ -139,7 +143,9 @@ def test_a_hosted_make_env_from_the_hubs_cache(name: str, group: str, tmp_path: 
 def test_what_the_hub_does_not_have_is_said_in_one_line(tmp_path: Path) -> None:
     cache = hub_cache(tmp_path / "cache")
     for name in ("someone/else", "someone/pens:nothing.py"):
-        with pytest.raises(proctor.ProctorError, match=f"{name.partition(':')[0]}:.* cannot be had from the hub") as e:
+        with pytest.raises(
+            proctor.ProctorError, match=f"{name.partition(':')[0]}:.* cannot be had from the hub"
+        ) as e:
             proctor.make_env(name, hub_cache_dir=str(cache), trust_remote_code=True)
         assert "\n" not in str(e.value)
 

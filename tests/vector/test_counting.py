@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.vector.counting import EpisodeCount, Numbered
+from proctor.vector.counting import EpisodeCount
 
 
 def never() -> int:
@@ -52,5 +52,5 @@ def test_an_index_of_ones_own_choice() -> None:
 
 def test_without_a_seed_one_is_drawn_once() -> None:
     count = EpisodeCount(place=2, stride=4)
-    assert count.next(None, None, lambda: 50) == Numbered(2, 52)
-    assert count.next(None, None, never) == Numbered(6, 56)
+    assert count.next(None, None, lambda: 50) == (2, 52)
+    assert count.next(None, None, never) == (6, 56)

@@ -120,10 +120,13 @@ def test_nothing_is_there_before_a_reset_nor_after_a_close_and_a_reset_starts_ag
 @pytest.mark.parametrize("where", ["build", "reset", "step", "observe"])
 def test_a_simulator_that_raises_is_told_of_dropped_and_built_again(where: str, tmp_path: Path) -> None:
     env = make(scratch=str(tmp_path), mischief=f"{where}.raise!:a:*:*")
+
+    def play() -> None:
+        env.reset(seed=5)
+        env.step(STILL)
+
     with pytest.raises(SimulatorError, match=r"a: \w+ raised RuntimeError: the simulator fell over"):
-        for _ in range(2):
-            env.reset(seed=5)
-            env.step(STILL)
+        play()
     if where == "step":
         with pytest.raises(ResetNeeded):
             env.step(STILL)

@@ -84,11 +84,13 @@ def test_missing_packages_are_named_with_the_command_that_brings_them() -> None:
 
 
 def test_code_from_the_hub_is_not_run_unasked() -> None:
-    with pytest.raises(UsageError, match="Read it first .*/someone/pens.* then pass trust_remote_code=True"):
+    with pytest.raises(UsageError, match=r"Read it first .*/someone/pens.* then pass trust_remote_code=True"):
         proctor.make_env("someone/pens")
 
 
-@pytest.mark.parametrize("text", ["metaworld", "some.module:Bench", "dir/file.py:Bench", "/a/b.py:C", "a/b/c", "a/b@"])
+@pytest.mark.parametrize(
+    "text", ["metaworld", "some.module:Bench", "dir/file.py:Bench", "/a/b.py:C", "a/b/c", "a/b@"]
+)
 def test_what_is_no_hub_id(text: str) -> None:
     assert parse_hub_id(text) is None
 
@@ -146,5 +148,5 @@ def test_a_hosted_file_may_give_one_environment_a_vector_or_a_table(tmp_path: Pa
 def test_a_package_that_a_hosted_file_lacks_is_named(tmp_path: Path) -> None:
     file = tmp_path / "env.py"
     file.write_text("import no_such_package_at_all\n")
-    with pytest.raises(UsageError, match="someone/pens:env.py needs the package no_such_package_at_all"):
+    with pytest.raises(UsageError, match=r"someone/pens:env\.py needs the package no_such_package_at_all"):
         _load(file, HUB)

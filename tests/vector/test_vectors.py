@@ -201,13 +201,16 @@ def test_a_simulator_that_raises_ends_nothing_but_the_episode(use_async: bool, t
 @pytest.mark.parametrize("where", ["step", "reset", "build"])
 def test_a_worker_that_dies_is_told_of_and_replaced(where: str, tmp_path: Path) -> None:
     env = make(True, scratch=tmp_path, mischief=f"{where}.kill!:a:*:{2 if where == 'step' else '*'}")
-    with pytest.raises(SimulatorError, match=r"a: the process of environment [01] was killed by SIGKILL"):
+
+    def play_on() -> None:
         env.reset(seed=1000)
         for _ in range(3):
             env.step(np.zeros((2, 2), np.float32))
+
+    with pytest.raises(SimulatorError, match=r"a: the process of environment [01] was killed by SIGKILL"):
+        play_on()
     assert workers() == []
-    env.reset(seed=1000)
-    env.step(np.zeros((2, 2), np.float32))
+    play_on()
     env.close()
 
 
@@ -242,7 +245,7 @@ def test_a_ctrl_c_that_the_caller_outlives_leaves_the_workers_alone() -> None:
 def test_a_mistake_of_the_caller_costs_no_worker() -> None:
     env = make(True)
     env.reset(seed=1000)
-    with pytest.raises(ValueError, match="length must match num_envs"):
+    with pytest.raises((ValueError, AssertionError), match="length must match num_envs"):
         env.reset(seed=[1, 2, 3])
     assert len(workers()) == 2
     env.step(np.zeros((2, 2), np.float32))

@@ -11,7 +11,7 @@ _MOST = 64
 
 
 def batch_size(n_envs: int, n_episodes: int | None = None, cores: int | None = None) -> int:
-    """Return how many environments to make: what was asked for, or by the cores if that is 0; at most the episodes.
+    """Return how many environments to make: what was asked for, or by the cores if 0 were; at most the episodes.
 
     >>> batch_size(0, n_episodes=50, cores=16)
     11

@@ -7,14 +7,6 @@ So n environments that are reset together, with an int or with LeRobot's list of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
-
-
-class Numbered(NamedTuple):
-    """An episode's index and its seed."""
-
-    index: int
-    seed: int
 
 
 class EpisodeCount:
@@ -29,8 +21,8 @@ class EpisodeCount:
         self._first: int | None = None
         self._index: int | None = None
 
-    def next(self, seed: int | None, index: int | None, draw: Callable[[], int]) -> Numbered:
-        """Return the episode that a reset begins; `draw` is asked for the first seed if there is none."""
+    def next(self, seed: int | None, index: int | None, draw: Callable[[], int]) -> tuple[int, int]:
+        """Return index and seed of the episode that a reset begins; without a first seed, `draw` gives one."""
         if seed is not None:
             if index is not None:
                 self._first = seed - index
@@ -43,4 +35,4 @@ class EpisodeCount:
             if index is None:
                 index = self._place if self._index is None else self._index + self._stride
         self._index = index
-        return Numbered(index, self._first + index)
+        return index, self._first + index

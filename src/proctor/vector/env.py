@@ -20,8 +20,8 @@ from proctor.vector.spaces import action_space, arranged, observation_space, pla
 from proctor.vector.turns import Turn
 
 NEW_ROLLOUT = "lerobot_new_rollout"
-"""LeRobot's rollout resets with this option. An environment whose episode is over then stands still: that loop steps
-all of them until the last is done, and reads nothing of those that are."""
+"""LeRobot's rollout resets with this option. An environment whose episode is over then stands still: that loop
+steps all of them until the last is done, and reads nothing of those that are."""
 
 Step = tuple[dict[str, Any], float, bool, bool, dict[str, Any]]
 
@@ -66,17 +66,17 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         options = options or {}
         super().reset(seed=None if seed is None else int(seed))
         wanted = self._wanted_index(options)
-        count = self._count.next(
+        index, episode_seed = self._count.next(
             None if seed is None else int(seed), wanted, lambda: int(self.np_random.integers(2**31))
         )
         self._last, self._stands_still = None, bool(options.get(NEW_ROLLOUT))
         self._over = True  # should this reset fail, no step may follow
         simulator = self._open()
         with self._calling("reset"):
-            simulator.reset(Episode(self._task, count.index, count.seed), self._look)
+            simulator.reset(Episode(self._task, index, episode_seed), self._look)
             observation = self._observe(simulator)
         self._steps, self._success, self._over = 0, False, False
-        return observation, {**self._info(), "episode_index": count.index, "seed": count.seed}
+        return observation, {**self._info(), "episode_index": index, "seed": episode_seed}
 
     def step(self, action: NDArray[Any]) -> Step:
         """Apply one action and look at everything."""
@@ -152,7 +152,9 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         asked = options.get("episode_index")
         if asked is None:
             return None
-        spread = range(asked, asked + self._stride) if isinstance(asked, int | np.integer) else asked  # as a seed is
+        spread = (
+            range(asked, asked + self._stride) if isinstance(asked, int | np.integer) else asked
+        )  # as a seed is
         if not isinstance(spread, Sequence | np.ndarray) or len(spread) != self._stride:
             raise UsageError(f"options['episode_index']={asked}: must be a number, or one for each environment.")
         index = spread[self._place]

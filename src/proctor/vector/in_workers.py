@@ -29,6 +29,10 @@ _PATIENCE = 10.0
 class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
     """Environments in processes of their own, started by Python's fork server at the first reset."""
 
+    parent_pipes: list[Any]
+    processes: list[Any]
+    error_queue: Any
+
     def __init__(self, factories: Sequence[EnvFactory]) -> None:
         self._announce(factories)
         self._forget()
@@ -101,6 +105,7 @@ class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
         try:
             yield
         except (EOFError, ConnectionError) as error:
+            error.__traceback__ = None  # it holds the buffer of what was being sent
             raise self._lost(error) from None
         except Exception:
             if not self._open:

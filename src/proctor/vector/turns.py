@@ -37,9 +37,13 @@ class Turn:
             _make_current(self._callers, instead_of=self._own)
 
 
+def _backend() -> str:
+    return os.environ.get("MUJOCO_GL", "").strip().lower()
+
+
 def _current() -> Any:
     """Return what `_make_current` takes to make this thread's context current again; `None` if there is none."""
-    match os.environ.get("MUJOCO_GL"):
+    match _backend():
         case "egl" if "OpenGL.EGL" in sys.modules:
             egl = sys.modules["OpenGL.EGL"]
             egl.eglBindAPI(egl.EGL_OPENGL_API)  # freeing a context falls back to another
@@ -63,7 +67,7 @@ def _current() -> Any:
 def _make_current(state: Any, instead_of: Any) -> None:
     if state is None and instead_of is None:
         return
-    match os.environ.get("MUJOCO_GL"):
+    match _backend():
         case "egl":
             egl = sys.modules["OpenGL.EGL"]
             if state is None:
