@@ -36,6 +36,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Actions",
         "Benchmark",
         "BenchmarkSpec",
+        "EnvProcessor",
         "Episode",
         "EpisodeRecord",
         "EvalResult",

@@ -19,6 +19,7 @@ __all__ = [
     "Actions",
     "Benchmark",
     "BenchmarkSpec",
+    "EnvProcessor",
     "Episode",
     "EpisodeRecord",
     "EvalResult",
@@ -41,6 +42,7 @@ _HOME = {
     "Actions": "proctor.policies.protocol",
     "Benchmark": "proctor.benchmarks.protocol",
     "BenchmarkSpec": "proctor.benchmarks.protocol",
+    "EnvProcessor": "proctor.benchmarks.processors",
     "Episode": "proctor.benchmarks.protocol",
     "EpisodeRecord": "proctor.store.records",
     "EvalResult": "proctor.api",
@@ -61,6 +63,7 @@ _HOME = {
 if TYPE_CHECKING:
     from proctor.api import EvalResult as EvalResult
     from proctor.api import evaluate as evaluate
+    from proctor.benchmarks.processors import EnvProcessor as EnvProcessor
     from proctor.benchmarks.protocol import Benchmark as Benchmark
     from proctor.benchmarks.protocol import BenchmarkSpec as BenchmarkSpec
     from proctor.benchmarks.protocol import Episode as Episode

@@ -10,13 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import EnvSettings
 from proctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from proctor.benchmarks.processors import EnvProcessor
 
 Observation = dict[str, Any]
 """Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
@@ -203,6 +206,10 @@ class Benchmark(ABC):
     @abstractmethod
     def make_simulator(self, task: Task) -> Simulator:
         """Build the simulator. Called in the worker that will use it, never elsewhere."""
+
+    def get_env_processors(self) -> Sequence[EnvProcessor]:
+        """Return the steps between the simulator and a policy. `spec` is what is before them."""
+        return ()
 
     def distributions(self) -> Sequence[str]:
         """Return the installed distributions whose versions change a trajectory."""

@@ -14,9 +14,12 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import msgpack
 
+from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
@@ -30,6 +33,15 @@ CELL_BYTES = 64
 MOST_LANES = 63
 HOST_MEMORY = CELL_BYTES * (1 + MOST_LANES)
 """A host's shared memory: one phase cell for loading, then one per lane."""
+
+
+@dataclass(eq=False)
+class _Client:
+    """A worker's slot, the episode that asks through it, and whether a lane has its question in hand."""
+
+    slot: Slot
+    seat: Seat | None = None
+    taken: bool = False
 
 
 class PolicyServer:
@@ -56,10 +68,8 @@ class PolicyServer:
         self._policy, self._action_size = policy, action_size
         self._bell, self._generation, self._blame = bell, generation, blame
         self._batch = policy.spec.batch
-        self._slots: dict[int, Slot] = {}
-        self._seats: dict[int, Seat] = {}
-        self._waiting: deque[int] = deque()
-        self._taken: set[int] = set()
+        self._clients: dict[int, _Client] = {}
+        self._waiting: deque[_Client] = deque()
         self._news: deque[tuple[int, Slot | None]] = deque()
         self._turn = threading.Lock()
         self._questions = self._calls = 0
@@ -94,8 +104,8 @@ class PolicyServer:
         deadline = now() + patience
         for lane in self._lanes:
             lane.join(max(0.0, deadline - now()))
-        self._slots.clear()
-        self._seats.clear()
+        self._clients.clear()
+        self._waiting.clear()
         self._news.clear()
 
     @property
@@ -110,15 +120,15 @@ class PolicyServer:
     def _serve(self, cell: PhaseCell | None) -> None:
         while not self._stopped:
             with self._turn:
-                numbers = self._collect()
-                if not numbers:
+                clients = self._collect()
+                if not clients:
                     continue
                 self._computing.add(threading.get_ident())
             start = now()
             if cell is not None:
                 cell.write(Phase.ACT, start)
             try:
-                self._answer(numbers)
+                self._answer(clients)
             except Exception as error:
                 if not self._stopped:
                     self._stopped = True
@@ -132,8 +142,8 @@ class PolicyServer:
                 ring(self._bell)  # another lane may hold a batch back until now
         ring(self._bell)  # pass the end on to the next lane
 
-    def _collect(self) -> list[int]:
-        """Return up to a batch of slots that wait for an answer, first come first served.
+    def _collect(self) -> list[_Client]:
+        """Return up to a batch of those that wait for an answer, first come first served.
 
         A batch that is not full costs as much as a full one. So while another lane computes, one is held back
         until it is full or that lane is done; `Patience` says whether longer.
@@ -142,7 +152,7 @@ class PolicyServer:
             os.eventfd_read(self._bell)
         self._gather()
         while self._waiting and len(self._waiting) < self._batch and not self._stopped:
-            others = len(self._slots) - len(self._taken)
+            others = sum(not client.taken for client in self._clients.values())
             hold = self._patience.hold(len(self._waiting), others, self._oldest, now())
             if not self._computing and not hold:
                 break
@@ -156,55 +166,57 @@ class PolicyServer:
 
     def _gather(self) -> None:
         while self._news:
-            number, news = self._news.popleft()
-            if news is not None:
-                self._slots[number] = news
-                continue
-            self._slots.pop(number, None)  # the last reference frees the memory: a lane may still answer there
-            self._seats.pop(number, None)
-            self._taken.discard(number)
-        for number, slot in self._slots.items():
-            if number not in self._taken and slot.asked():
+            number, slot = self._news.popleft()
+            # The last reference to the old one frees its memory: a lane may still answer there.
+            self._clients.pop(number, None)
+            if slot is not None:
+                self._clients[number] = _Client(slot)
+        for client in self._clients.values():
+            if not client.taken and client.slot.asked():
                 if not self._waiting:
                     self._oldest = now()
-                self._taken.add(number)
-                self._waiting.append(number)
+                client.taken = True
+                self._waiting.append(client)
 
-    def _answer(self, numbers: list[int]) -> None:
+    def _answer(self, clients: list[_Client]) -> None:
+        asking: list[_Client] = []
         seats: list[Seat] = []
         windows: list[list[Observation]] = []
-        asking: list[tuple[int, Slot]] = []
-        for number in numbers:
-            slot = self._slots.get(number)
-            if slot is None:
-                continue  # its worker died between asking and now
-            generation, first, window = slot.request()
+        for client in clients:
+            generation, first, window = client.slot.request()
             if generation != self._generation:
-                self._taken.discard(number)
+                client.taken = False
                 continue
             if first:
                 try:
-                    self._seats[number] = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
+                    client.seat = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
                 except PolicyLostError as error:
-                    self._taken.discard(number)
-                    slot.lose(str(error))
+                    self._release(client, partial(client.slot.lose, str(error)))
                     continue
-            seats.append(self._seats[number])
+            assert client.seat is not None
+            asking.append(client)
+            seats.append(client.seat)
             windows.append(window)
-            asking.append((number, slot))
-        if not seats:
+        if not asking:
             return
         try:
             chunks = answer(self._policy, self._action_size, seats, windows)
         except PolicyLostError as error:
-            for number, slot in asking:
-                self._taken.discard(number)
-                slot.lose(str(error))
+            for client in asking:
+                self._release(client, partial(client.slot.lose, str(error)))
             return
-        for (number, slot), chunk in zip(asking, chunks, strict=True):
-            # Released first: the worker may ask again before this thread runs on.
-            self._taken.discard(number)
-            slot.answer(chunk)
+        for client, chunk in zip(asking, chunks, strict=True):
+            self._release(client, partial(client.slot.answer, chunk))
+
+    def _release(self, client: _Client, reply: Callable[[], None]) -> None:
+        """Give the worker its reply, and only then let its next question be taken.
+
+        The other way round another lane would see the old question still standing there, and answer it again.
+        """
+        reply()
+        client.taken = False
+        if client.slot.asked():
+            ring(self._bell)  # it asked again already, when nobody would take it
 
 
 def _host_fault(error: Exception) -> PolicyError:
@@ -224,6 +236,9 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         policy_class: type[Policy] = load_object(boot["policy"])
         policy = policy_class.from_settings(policy_class.Settings(**boot["settings"]), benchmark)
         spec = policy.spec
+        if spec.env_processors is not None:
+            before = BenchmarkSpec.from_wire(boot["before_processors"])
+            benchmark = spec_behind(named_processors(spec.env_processors), before)
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
         return
