@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from harness import TESTS
 from tiny_vectors import tiny
@@ -25,6 +26,19 @@ def test_settings_and_a_type_give_environments_by_group_and_task() -> None:
     easy = proctor.make_env(proctor.make_env_config("metaworld", task="easy"), n_envs=2)
     assert list(easy["easy"]) == list(range(28))
     assert proctor.make_env(f"{TESTS / 'tiny.py'}:Tiny")[""][0].num_envs == 1
+
+
+def test_a_benchmarks_own_processors_stand_before_its_environments() -> None:
+    settings = proctor.make_env_config(f"{TESTS / 'processed.py'}:ProcessedTiny", task="a")
+    env, plain = settings.create_envs(2)["a"][0], tiny().create_envs(2)["a"][0]
+    assert (env.single_action_space.shape, plain.single_action_space.shape) == ((1,), (2,))
+    seen, before = env.reset(seed=1000)[0], plain.reset(seed=1000)[0]
+    assert (seen["agent_pos"] == 2 * before["agent_pos"]).all()
+    assert (seen["pixels"] == before["pixels"][:, ::-1, ::-1]).all()
+    assert (seen["sum"] == seen["agent_pos"].sum(axis=1, keepdims=True)).all()
+    env.step(np.zeros((2, 1), np.float32))
+    env.close()
+    plain.close()
 
 
 def test_zero_environments_are_as_many_as_the_rule_says() -> None:

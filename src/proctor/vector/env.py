@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
+from proctor.benchmarks.processors import make_simulator
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Look, Outcome, Simulator, Task
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
@@ -31,7 +32,7 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
 
     Args:
         benchmark: builds the simulator, at the first reset.
-        spec: the benchmark's, known beforehand.
+        spec: what is seen behind the benchmark's own processors, known beforehand.
         task: what to play.
         place: which of the environments that share the task's episodes this is.
         stride: how many those are. Environment i of n plays episodes i, i + n, i + 2n, ...
@@ -117,7 +118,8 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         if self._simulator is None:
             choose_gl_here(self._benchmark, self._spec)
             with self._calling("build"):
-                self._simulator = self._benchmark.make_simulator(self._task)
+                steps = self._benchmark.get_env_processors()
+                self._simulator = make_simulator(self._benchmark, self._task, steps)
         return self._simulator
 
     @contextlib.contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from proctor.benchmarks.facts import Facts, learn
-from proctor.config.registry import benchmark_path
+from proctor.benchmarks.facts import learn
+from proctor.benchmarks.processors import spec_behind
+from proctor.benchmarks.protocol import Benchmark
+from proctor.config.registry import benchmark_path, load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError
@@ -71,23 +73,18 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
         )
     path = benchmark_path(settings.type)
     facts = learn(path, settings)
+    benchmark: Benchmark = load_object(path)(settings)
+    spec = spec_behind(benchmark.get_env_processors(), facts.spec)
     from proctor.vector.in_process import SyncSimulators
     from proctor.vector.in_workers import AsyncSimulators
 
     kind = AsyncSimulators if use_async_envs and n_envs > 1 else SyncSimulators
     made: VectorEnvs = {}
-    for factories in _factories(path, settings, facts, n_envs):
-        task = factories[0].task
-        made.setdefault(task["group"], {})[task["task_id"]] = kind(factories)
+    for task in facts.tasks:
+        recipe = (path, to_plain(settings), spec.to_wire(), task.to_wire())
+        envs = made.setdefault(task.group, {})
+        envs[task.task_id] = kind([EnvFactory(*recipe, place, n_envs) for place in range(n_envs)])
     return made
-
-
-def _factories(path: str, settings: EnvSettings, facts: Facts, n_envs: int) -> list[list[EnvFactory]]:
-    plain, spec = to_plain(settings), facts.spec.to_wire()
-    return [
-        [EnvFactory(path, plain, spec, task.to_wire(), place, n_envs) for place in range(n_envs)]
-        for task in facts.tasks
-    ]
 
 
 def _check_gymnasium() -> None:
