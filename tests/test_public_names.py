@@ -51,6 +51,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Task",
         "__version__",
         "evaluate",
+        "make_env",
+        "make_env_config",
     ]
 
 
@@ -93,6 +95,12 @@ def test_importing_the_coordinator_imports_no_simulator_and_no_model() -> None:
     loaded = imported_by("import proctor.engine.coordinator")
     assert "proctor" in loaded
     assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av", "scipy", "pandas"}
+
+
+def test_importing_make_env_imports_no_gymnasium() -> None:
+    loaded = imported_by("from proctor import make_env")
+    assert "proctor" in loaded
+    assert not loaded & HEAVY
 
 
 def test_importing_a_benchmark_never_imports_torch_or_a_simulator() -> None:

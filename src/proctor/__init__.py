@@ -34,6 +34,8 @@ __all__ = [
     "Task",
     "__version__",
     "evaluate",
+    "make_env",
+    "make_env_config",
 ]
 
 _HOME = {
@@ -54,6 +56,8 @@ _HOME = {
     "Simulator": "proctor.benchmarks.protocol",
     "Task": "proctor.benchmarks.protocol",
     "evaluate": "proctor.api",
+    "make_env": "proctor.vector.make",
+    "make_env_config": "proctor.config.load",
 }
 
 if TYPE_CHECKING:
@@ -68,12 +72,14 @@ if TYPE_CHECKING:
     from proctor.benchmarks.protocol import Outcome as Outcome
     from proctor.benchmarks.protocol import Simulator as Simulator
     from proctor.benchmarks.protocol import Task as Task
+    from proctor.config.load import make_env_config as make_env_config
     from proctor.errors import ProctorError as ProctorError
     from proctor.policies.protocol import Actions as Actions
     from proctor.policies.protocol import Policy as Policy
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
     from proctor.store.records import EpisodeRecord as EpisodeRecord
+    from proctor.vector.make import make_env as make_env
 
 
 def __getattr__(name: str) -> Any:

@@ -65,15 +65,7 @@ def build_settings(tree: Nested) -> Settings:
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
         tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
     _check_names(tree, sections)
-    if isinstance(tree["env"].get("task"), list):
-        tree["env"]["task"] = ",".join(map(str, tree["env"]["task"]))
-    for section, name in (("policy", "path"), ("env", "type")):
-        if tree[section].get(name):
-            tree[section][name] = absolute_source(str(tree[section][name]))
-    for section in ("policy", "env"):
-        if tree[section].get("python") and "/" in str(tree[section]["python"]):
-            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
-            tree[section]["python"] = str(Path(str(tree[section]["python"])).expanduser().absolute())
+    _settle_names(tree)
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
@@ -81,6 +73,40 @@ def build_settings(tree: Nested) -> Settings:
     check_shard(settings)
     check_cluster(settings)
     return settings
+
+
+def make_env_config(type: str, **fields: Any) -> EnvSettings:
+    """Return the settings of a benchmark, checked as its flags `--env.*` are.
+
+    >>> make_env_config("metaworld", task=["reach-v3", "push-v3"], obs_type="state").task
+    'reach-v3,push-v3'
+
+    Raises:
+        UsageError: the benchmark or a field is unknown, or a value is not possible; suggests the right one.
+    """
+    kind = _settings_of("env.type", type, benchmark_path)
+    known = known_fields(kind)
+    for name in fields:
+        if name not in known:
+            raise UsageError(f"{type} has no setting '{name}'.{did_you_mean(name, known)}")
+    tree: Nested = {"env": {**fields, "type": type}}
+    _settle_names(tree)
+    settings: EnvSettings = validated("env.", kind, tree["env"])
+    return settings
+
+
+def _settle_names(tree: Nested) -> None:
+    """Make lists of tasks one text, and paths such that they hold in every directory."""
+    env = tree["env"]
+    if isinstance(env.get("task"), list | tuple):
+        env["task"] = ",".join(map(str, env["task"]))
+    for section, name in (("policy", "path"), ("env", "type")):
+        values = tree.get(section, {})
+        if values.get(name):
+            values[name] = absolute_source(str(values[name]))
+        if values.get("python") and "/" in str(values["python"]):
+            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
+            values["python"] = str(Path(str(values["python"])).expanduser().absolute())
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:

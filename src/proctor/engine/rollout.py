@@ -203,12 +203,13 @@ def _observe(simulator: Simulator, view: View, meter: Meter, digest: Digest) -> 
     for source, name, shape, dtype in view.shown:
         array: Any = observation.get(source)
         seen[name] = array
-        _check(source, array, shape, dtype)
+        check_array(source, array, shape, dtype)
         digest.add(array)
     return seen
 
 
-def _check(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def check_array(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise `SimulatorError` if an observation is not what the benchmark says it is."""
     if not isinstance(array, np.ndarray):
         raise SimulatorError(f"the simulator gave no array for '{key}'")
     if array.shape != shape or array.dtype != dtype:
