@@ -96,8 +96,9 @@ def _box(feature: Feature) -> Any:
 
 def action_space(spec: BenchmarkSpec) -> Any:
     """Return the space of one action. Never shared: whoever samples from it seeds it."""
+    kind = np.int64 if spec.action_integers else np.float32
     low, high = (
-        np.broadcast_to(np.asarray(bound, np.float32), (spec.action_size,)).copy()
+        np.broadcast_to(np.asarray(bound, kind), (spec.action_size,)).copy()
         for bound in (spec.action_low, spec.action_high)
     )
-    return spaces.Box(low, high, dtype=np.float32)
+    return spaces.Box(low, high, dtype=kind)
