@@ -188,6 +188,9 @@ class Benchmark(ABC):
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
 
+    draws_on_look: bool = True
+    """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
+
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
@@ -203,6 +206,17 @@ class Benchmark(ABC):
     @abstractmethod
     def make_simulator(self, task: Task) -> Simulator:
         """Build the simulator. Called in the worker that will use it, never elsewhere."""
+
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return all there is, by what `--env.task` calls it, for `proctor list`: here the tasks of the settings.
+
+        A benchmark whose settings must name a task, or name only some by default, has its own.
+        """
+        try:
+            tasks = self.tasks()
+        except UsageError:
+            return {}
+        return {group: [task for task in tasks if task.group == group] for group in {t.group: 0 for t in tasks}}
 
     def distributions(self) -> Sequence[str]:
         """Return the installed distributions whose versions change a trajectory."""
