@@ -56,9 +56,11 @@ class Entry:
     @property
     def tasks(self) -> list[Task]:
         """Every task once, though it may be in several groups."""
-        found = {task.name: task for tasks in reversed((self.catalogue or {}).values()) for task in tasks}
-        order = dict.fromkeys(task.name for tasks in (self.catalogue or {}).values() for task in tasks)
-        return [found[name] for name in order]
+        found: dict[str, Task] = {}
+        for tasks in (self.catalogue or {}).values():
+            for task in tasks:
+                found.setdefault(task.name, task)
+        return list(found.values())
 
 
 def take_inventory(kind: Kind) -> list[Entry]:
@@ -85,9 +87,9 @@ def _looked_at(entry: Entry) -> Entry:
     try:
         # What a package prints while it is imported must not get into our answer.
         with contextlib.redirect_stdout(sys.stderr):
-            found = load_object(entry.target)
-            base = Benchmark if entry.kind == "benchmark" else Policy
-            if not (inspect.isclass(found) and issubclass(found, base)):
+            found: Any = load_object(entry.target)
+            base: type[Any] = Benchmark if entry.kind == "benchmark" else Policy
+            if not isinstance(found, type) or base not in inspect.getmro(found):
                 raise TypeError(f"{entry.target} is no proctor.{base.__name__}")
             entry = dataclasses.replace(entry, about=_about(found), settings=found.Settings)
             return _asked_policy(entry, found) if entry.kind == "policy" else _asked_benchmark(entry, found)

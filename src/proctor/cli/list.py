@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +31,8 @@ Other packages add theirs by entry points: see docs/add-a-benchmark.md."""
 
 _KINDS: dict[str, Kind] = {"benchmarks": "benchmark", "policies": "policy"}
 _FLAGS = ("--json", "--help")
-_PIPE_WIDTH = 240
-"""Columns where nobody's terminal sets them: a line stays a line."""
+_UNBROKEN = 10_000
+"""Columns where no terminal sets them: a row stays a line, for grep and awk."""
 
 
 def list_command(arguments: Sequence[str]) -> int:
@@ -40,8 +41,6 @@ def list_command(arguments: Sequence[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         console.print(_USAGE, markup=False)
         return EXIT_OK
-    if not console.is_terminal:
-        console.width = max(console.width, _PIPE_WIDTH)
     kinds, name = _parse(arguments)
     found = {plural: take_inventory(_KINDS[plural]) for plural in kinds}
     if name:
@@ -50,7 +49,9 @@ def list_command(arguments: Sequence[str]) -> int:
     if not found:
         known = sorted({entry.name for plural in kinds for entry in take_inventory(_KINDS[plural])})
         what = kinds[0].rstrip("s").replace("ie", "y") if len(kinds) == 1 else "benchmark or policy"
-        raise UsageError(f"there is no {what} '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+        raise UsageError(
+            f"there is no {what} '{name}'.{did_you_mean(name, [*known, *_KINDS])} Known: {', '.join(known)}."
+        )
     if "--json" in arguments:
         document = {plural: [_plain(entry, bool(name)) for entry in entries] for plural, entries in found.items()}
         console.out(json.dumps(document, indent=2), highlight=False)
@@ -91,7 +92,17 @@ def _print_all(console: Console, found: dict[str, list[Entry]]) -> None:
             if entry.kind == "benchmark":
                 cells.append(Text(_extent(entry)))
             table.add_row(*cells, _state(entry))
+        _print_table(console, table)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if console.is_terminal:
         console.print(table)
+        return
+    page = io.StringIO()
+    Console(file=page, width=_UNBROKEN).print(table)
+    for line in page.getvalue().splitlines():
+        console.out(line.rstrip(), highlight=False)
 
 
 def _extent(entry: Entry) -> str:
@@ -125,7 +136,8 @@ def _print_one(console: Console, entry: Entry) -> None:
     if entry.settings is not None and entry.settings is not base:
         own = {field.name for field in dataclasses.fields(base)}
         console.print(Text("\nsettings", style="bold"))
-        console.print(settings_table("env." if entry.kind == "benchmark" else "policy.", entry.settings, own))
+        prefix = "env." if entry.kind == "benchmark" else "policy."
+        _print_table(console, settings_table(prefix, entry.settings, own))
     if entry.catalogue:
         _print_tasks(console, entry)
     elif entry.kind == "benchmark" and entry.settings is not None:
@@ -152,7 +164,7 @@ def _print_tasks(console: Console, entry: Entry) -> None:
     for task in entry.tasks:
         members = [group for group, tasks in groups.items() if task.name in {each.name for each in tasks}]
         table.add_row(Text(task.name), Text(", ".join(members)), str(task.max_steps), Text(task.prompt))
-    console.print(table)
+    _print_table(console, table)
 
 
 def _plain(entry: Entry, with_tasks: bool) -> dict[str, Any]:
