@@ -89,7 +89,7 @@ def _looked_at(entry: Entry) -> Entry:
         with contextlib.redirect_stdout(sys.stderr):
             found: Any = load_object(entry.target)
             base: type[Any] = Benchmark if entry.kind == "benchmark" else Policy
-            if not isinstance(found, type) or base not in inspect.getmro(found):
+            if not _is_a(found, base):
                 raise TypeError(f"{entry.target} is no proctor.{base.__name__}")
             entry = dataclasses.replace(entry, about=_about(found), settings=found.Settings)
             return _asked_policy(entry, found) if entry.kind == "policy" else _asked_benchmark(entry, found)
@@ -117,6 +117,10 @@ def _asked_benchmark(entry: Entry, kind: type[Benchmark]) -> Entry:
     except ProctorError as error:
         return dataclasses.replace(entry, state="absent", reason=str(error))
     return entry
+
+
+def _is_a(found: Any, base: type[Any]) -> bool:
+    return inspect.isclass(found) and issubclass(found, base)
 
 
 def _about(found: type[Any]) -> str:

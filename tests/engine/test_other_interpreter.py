@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy
 import pytest
-from harness import Digests, digests, run_tiny
 
 import proctor
+from harness import Digests, digests, run_tiny
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.registry import benchmark_path
