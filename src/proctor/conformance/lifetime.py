@@ -9,8 +9,8 @@ from proctor.report.console import count
 _WARM = 3
 """Rounds after which libraries have opened what they keep for ever."""
 
-_MEMORY = 4 << 20
-"""Bytes a round that are worth a word."""
+_MEMORY = 16 << 20
+"""Bytes a round that are worth a word; allocators keep a few for themselves."""
 
 
 def check_lifetime(seen: Seen, rounds: int) -> CheckResult:

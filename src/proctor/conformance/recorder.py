@@ -112,7 +112,7 @@ class Recorder:
         """
         for held, whose in ((self._held, ""), (before, " of the episode before")):
             for key, step, array, sight in held:
-                if Sight.of(array) != sight:
+                if Sight.of(array).digest != sight.digest:
                     self.trace.blame("arrays", f"{key} of step {step}{whose} was changed later")
         return self._held
 

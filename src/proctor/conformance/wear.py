@@ -41,10 +41,11 @@ class Wear:
 def wear_out(benchmark: Benchmark, task: Task, seed: int, rounds: int) -> list[Wear]:
     """Build, use and close a simulator many times; returns what is held after each."""
     found: list[Wear] = []
-    for _ in range(rounds):
+    for _ in range(rounds - 1):
         _use_once(benchmark, task, seed)
-        found.append(_settled(found[-1].total if found else None))
-    return found
+        found.append(_count())
+    _use_once(benchmark, task, seed)
+    return [*found, _settled(found[-1].total)]
 
 
 def _use_once(benchmark: Benchmark, task: Task, seed: int) -> None:
@@ -61,18 +62,16 @@ def _use_once(benchmark: Benchmark, task: Task, seed: int) -> None:
         simulator.close()
 
 
-def _settled(at_most: int | None) -> Wear:
+def _settled(at_most: int) -> Wear:
     """Count, and again for a while if there is more than before: threads take a moment to end."""
     deadline = time.monotonic() + _PATIENCE
-    while True:
-        gc.collect()
-        wear = _count()
-        if at_most is None or wear.total <= at_most or time.monotonic() > deadline:
-            return wear
+    while (wear := _count()).total > at_most and time.monotonic() < deadline:
         time.sleep(0.02)
+    return wear
 
 
 def _count() -> Wear:
+    gc.collect()
     tasks = list(Path("/proc/self/task").iterdir())
     children = sum(len(_read(task / "children").split()) for task in tasks)
     pages = int(Path("/proc/self/statm").read_text().split()[1])

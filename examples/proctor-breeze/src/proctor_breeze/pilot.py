@@ -65,5 +65,7 @@ def _push_from(disc: NDArray[Any], puck: NDArray[Any], flag: NDArray[Any]) -> ND
     side = np.array([-way[1], way[0]])
     along, across = (disc - puck) @ way, (disc - puck) @ side
     if along > -0.1:
-        return puck - 0.25 * way + 0.3 * side * np.copysign(1, across)
-    return puck + 0.1 * way if abs(across) < 0.06 else puck - 0.25 * way
+        aim = puck - 0.25 * way + 0.3 * side * np.copysign(1, across)
+    else:
+        aim = puck + 0.1 * way if abs(across) < 0.06 else puck - 0.25 * way
+    return np.asarray(aim)

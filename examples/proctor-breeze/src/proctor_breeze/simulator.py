@@ -1,5 +1,6 @@
 """The world of Breeze: a disc that is flown, a puck, a flag and the wind; and its camera."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class BreezeSimulator:
 
     def observe(self) -> Observation:
         """Return what was looked at, in new arrays: those given away are never written to again."""
-        makers = {
+        makers: dict[str, Callable[[], NDArray[Any]]] = {
             IMAGE: lambda: self._draw(self._settings.image_size),
             STATE: lambda: np.concatenate([self._disc, self._velocity]),
             WORLD: lambda: np.concatenate([self._disc, self._velocity, self._puck, self._flag]),

@@ -61,7 +61,8 @@ class SoundSimulator:
 
     def draw(self) -> NDArray[np.uint8]:
         ramp = np.arange(8 * 6 * 3, dtype=np.float64).reshape(8, 6, 3)
-        return ((np.sin(ramp * self.state.sum()) + 1) * 127).astype(np.uint8)
+        image: NDArray[np.uint8] = ((np.sin(ramp * self.state.sum()) + 1) * 127).astype(np.uint8)
+        return image
 
     def close(self) -> None:
         pass

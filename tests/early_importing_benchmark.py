@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import mujoco
-from sound import Sound
+
+from sound_benchmark import Sound
 
 
 class ImportsTooEarly(Sound):

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sound import IMAGE, STATE, Sound, SoundSimulator
 
 from proctor import Episode, Look, Observation, Outcome, Simulator, Task
+from sound_benchmark import IMAGE, STATE, Sound, SoundSimulator
 
 _GENERATOR = np.random.default_rng(0)
 
@@ -114,10 +114,11 @@ class ChangesTheAction(Sound):
             return super().step(action, look)
 
 
-class SaysOneForTrue(Sound):
+class SaysZeroForFalse(Sound):
     class simulator(SoundSimulator):
         def step(self, action: NDArray[Any], look: Look) -> Outcome:
-            return super().step(action, look)._replace(success=0)
+            no: Any = 0
+            return super().step(action, look)._replace(success=no)
 
 
 class HasWordsForMetrics(Sound):

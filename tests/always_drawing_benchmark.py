@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sound import IMAGE, STATE, Sound, SoundSimulator
 
 from proctor import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Simulator, Task
+from sound_benchmark import IMAGE, STATE, Sound, SoundSimulator
 
 _SCENE = """<mujoco><worldbody><light pos="0 0 3"/><geom type="box" size=".3 .3 .3"/></worldbody></mujoco>"""
 
