@@ -16,7 +16,7 @@ from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
 from proctor.conformance.subject import Extent
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
-from proctor.report.console import PatientConsole, count
+from proctor.report.console import PatientConsole
 from proctor.report.marks import Mark, MarkedLine, print_marked
 
 _USAGE = """Play a benchmark in processes of its own and say whether it keeps its contract.
@@ -39,6 +39,7 @@ The exit status is 0 if every check passed, 1 if one failed, 2 if the benchmark 
 
 _OWN = {"tasks", "episodes", "steps", "seed"}
 _MARKS: dict[State, Mark] = {"passed": "good", "failed": "bad", "note": "note", "skipped": "none"}
+_WORDS: dict[State, str] = {"passed": "passed", "failed": "failed", "note": "with a note", "skipped": "skipped"}
 _NAME = 19
 
 
@@ -97,21 +98,9 @@ def _print(console: Console, name: str, results: Sequence[CheckResult]) -> None:
     for result in results:
         line = MarkedLine(_MARKS[result.state], result.name, result.text, result.remedy)
         print_marked(console, line, 0, _NAME)
-    failed = [result for result in results if not result.ok]
+    numbers = {state: sum(result.state == state for result in results) for state in _MARKS}
+    told = ", ".join(f"{number} {_WORDS[state]}" for state, number in numbers.items() if number)
+    broken = bool(numbers["failed"])
+    verdict = f"{name} {'does not keep' if broken else 'keeps'} its contract: {told}."
     console.print()
-    told = f"{count(sum(result.state == 'passed' for result in results), 'check')} passed"
-    if failed:
-        text = Text(
-            f"{name} does not keep its contract: {len(failed)} of {count(len(results), 'check')} failed, {told}."
-        )
-        console.print(text, style="bold red", soft_wrap=True)
-        return
-    others = [
-        f"{sum(r.state == state for r in results)} {words}"
-        for state, words in _OTHERS
-        if any(r.state == state for r in results)
-    ]
-    console.print(Text(f"{name} keeps its contract: {', '.join([told, *others])}."), style="green", soft_wrap=True)
-
-
-_OTHERS: tuple[tuple[State, str], ...] = (("note", "with a note"), ("skipped", "skipped"))
+    console.print(Text(verdict, style="bold red" if broken else "green"), soft_wrap=True)
