@@ -13,6 +13,7 @@ import pytest
 
 import proctor
 from harness import lay_out, run_cli
+from proctor.cli.main import run
 
 
 def listed(*arguments: str, site: Path | None = None) -> dict[str, dict[str, dict[str, Any]]]:
@@ -69,11 +70,14 @@ def test_it_imports_no_simulator_and_no_model() -> None:
         (["a", "b"], "'b': one name at most"),
     ],
 )
-def test_a_wrong_word_is_one_line_with_a_hint(arguments: list[str], words: str) -> None:
-    done = run_cli("list", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_a_wrong_word_is_one_line_with_a_hint(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["list", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
 
 
 def test_plugins_are_shown_with_their_troubles_and_break_nothing(tmp_path: Path) -> None:
