@@ -23,7 +23,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_plugin_is_known_with_its_package_and_version(site: Path) -> None:
     lay_out(site, "kitchen-bench", "[proctor.benchmarks]\nkitchen = kitchen.bench:Kitchen\n", "2.1")
-    assert plugins(BENCHMARK_GROUP) == [Plugin("kitchen", "kitchen.bench:Kitchen", "kitchen-bench", "2.1")]
+    assert Plugin("kitchen", "kitchen.bench:Kitchen", "kitchen-bench", "2.1") in plugins(BENCHMARK_GROUP)
     assert "kitchen" in known_benchmarks()
 
 
@@ -36,12 +36,13 @@ def test_a_damaged_entry_point_hides_no_other(site: Path) -> None:
 
 
 def test_metadata_that_cannot_be_read_hides_no_other(site: Path) -> None:
+    before = plugins(BENCHMARK_GROUP)
     (site / "torn-1.0.dist-info").mkdir()
     (site / "torn-1.0.dist-info" / "entry_points.txt").write_bytes(b"[proctor.benchmarks]\nx = \xff\xfe:Z\n")
     (site / "nameless-1.0.dist-info").mkdir()
     (site / "nameless-1.0.dist-info" / "entry_points.txt").write_text("[proctor.benchmarks]\ny = a:B\n")
     lay_out(site, "good", "[proctor.benchmarks]\nfine = a.b:C\n")
-    assert [plugin.name for plugin in plugins(BENCHMARK_GROUP)] == ["fine"]
+    assert [plugin.name for plugin in plugins(BENCHMARK_GROUP) if plugin not in before] == ["fine"]
 
 
 def test_a_name_that_two_packages_have_is_refused_with_both(site: Path) -> None:

@@ -88,6 +88,7 @@ def test_a_simulator_that_is_imported_too_early() -> None:
     assert "mujoco" in results["imports"].text
 
 
+@pytest.mark.slow
 def test_a_reset_that_fails_after_the_end_is_told_with_what_it_raised() -> None:
     results = check("broken_benchmarks.py:StumblesAfterTheEnd", steps=8, env={"max_steps": 30})
     assert failed(results) == ["after the end"]
@@ -114,6 +115,7 @@ def test_two_tasks_of_one_number() -> None:
     assert failed(check("broken_benchmarks.py:CountsAllTasksAsOne", steps=8, env={"task": "a,bb"}))[0] == "tasks"
 
 
+@pytest.mark.slow
 def test_a_crash_is_told_and_ends_nothing_else() -> None:
     results = check("broken_benchmarks.py:Crashes", steps=8)
     assert failed(results) == ["simulators", "close"]
