@@ -39,6 +39,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Benchmark",
         "BenchmarkSpec",
         "CheckResult",
+        "EnvProcessor",
         "EnvSettings",
         "Episode",
         "EpisodeRecord",

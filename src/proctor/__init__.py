@@ -22,6 +22,7 @@ __all__ = [
     "Benchmark",
     "BenchmarkSpec",
     "CheckResult",
+    "EnvProcessor",
     "EnvSettings",
     "Episode",
     "EpisodeRecord",
@@ -51,6 +52,7 @@ _HOME = {
     "BenchmarkSpec": "proctor.benchmarks.protocol",
     "CheckResult": "proctor.conformance.results",
     "EXECUTION": "proctor.config.settings",
+    "EnvProcessor": "proctor.benchmarks.processors",
     "EnvSettings": "proctor.config.settings",
     "Episode": "proctor.benchmarks.protocol",
     "EpisodeRecord": "proctor.store.records",
@@ -75,6 +77,7 @@ _HOME = {
 if TYPE_CHECKING:
     from proctor.api import EvalResult as EvalResult
     from proctor.api import evaluate as evaluate
+    from proctor.benchmarks.processors import EnvProcessor as EnvProcessor
     from proctor.benchmarks.protocol import Benchmark as Benchmark
     from proctor.benchmarks.protocol import BenchmarkSpec as BenchmarkSpec
     from proctor.benchmarks.protocol import Episode as Episode

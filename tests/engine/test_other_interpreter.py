@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -15,14 +16,19 @@ from harness import Digests, digests, run_tiny
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.registry import benchmark_path
+from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
 
 SECTIONS = pytest.mark.parametrize("section", ["policy", "env"])
 
 
+def run_with(tmp_path: Path, **options: Any) -> Evaluation:
+    return run_tiny(tmp_path / "run", **options)
+
+
 @SECTIONS
 def test_the_same_results(tmp_path: Path, reference: Digests, section: str) -> None:
-    evaluation = run_tiny(tmp_path / "run", **{section: {"python": sys.executable}})
+    evaluation = run_with(tmp_path, **{section: {"python": sys.executable}})
     assert evaluation.error is None
     assert digests(evaluation) == reference
 
@@ -30,7 +36,7 @@ def test_the_same_results(tmp_path: Path, reference: Digests, section: str) -> N
 @SECTIONS
 def test_an_interpreter_that_is_not_there(tmp_path: Path, section: str) -> None:
     with pytest.raises(UsageError, match=rf"--{section}.python=.*/nowhere/python: there is no such program"):
-        run_tiny(tmp_path / "run", **{section: {"python": "/nowhere/python"}})
+        run_with(tmp_path, **{section: {"python": "/nowhere/python"}})
 
 
 @SECTIONS
@@ -38,7 +44,7 @@ def test_an_interpreter_without_proctors_core(tmp_path: Path, section: str) -> N
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     python = tmp_path / "bare/bin/python"
     with pytest.raises(UsageError) as caught:
-        run_tiny(tmp_path / "run", **{section: {"python": str(python)}})
+        run_with(tmp_path, **{section: {"python": str(python)}})
     assert str(caught.value).endswith(f"Run: {python} -m pip install proctor")
     assert "No module named" in str(caught.value)
     assert not (tmp_path / "run").exists()
@@ -54,7 +60,7 @@ def test_another_version_of_proctor(tmp_path: Path, section: str) -> None:
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "old"} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     with pytest.raises(UsageError, match=rf"has Proctor 0\.0\.7, this is {proctor.__version__}"):
-        run_tiny(tmp_path / "run", **{section: {"python": str(python)}})
+        run_with(tmp_path, **{section: {"python": str(python)}})
 
 
 def test_it_cannot_be_combined_with_copies_in_workers(tmp_path: Path) -> None:

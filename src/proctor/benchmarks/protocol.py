@@ -10,13 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import EnvSettings
 from proctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from proctor.benchmarks.processors import EnvProcessor
 
 Observation = dict[str, Any]
 """Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
@@ -217,6 +220,10 @@ class Benchmark(ABC):
         except UsageError:
             return {}
         return {group: [task for task in tasks if task.group == group] for group in {t.group: 0 for t in tasks}}
+
+    def get_env_processors(self) -> Sequence[EnvProcessor]:
+        """Return the steps between the simulator and a policy. `spec` is what is before them."""
+        return ()
 
     def distributions(self) -> Sequence[str]:
         """Return the installed distributions whose versions change a trajectory."""

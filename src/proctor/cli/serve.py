@@ -12,7 +12,9 @@ from typing import Annotated
 from rich.console import Console
 from rich.text import Text
 
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
+from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.processors import spec_behind
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
 from proctor.config.flags import parse_flags
 from proctor.config.help import section_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
@@ -63,12 +65,19 @@ def serve_command(arguments: Sequence[str]) -> int:
         return EXIT_OK
     settings, own = _settings(arguments)
     _be_single_threaded()
-    benchmark_class: type[Benchmark] = load_object(benchmark_path(settings.env.type))
+    path = benchmark_path(settings.env.type)
+    benchmark_class: type[Benchmark] = load_object(path)
     benchmark = benchmark_class(settings.env)
-    spec = benchmark.spec.renamed(settings.rename_map)
-    tasks = benchmark.tasks() if settings.env.task else ()
+    # A machine that serves a policy needs no simulator, unless only that knows its spaces.
+    source = learn(path, settings.env) if benchmark.opens_to_tell else benchmark
+    spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
     policy = _load(settings, spec)
     check_fit(policy.spec, spec)
+    if policy.spec.env_processors is not None:
+        raise UsageError(
+            "the policy names environment processors, which run beside a simulator: serve it without."
+        )
+    tasks = _tasks(source) if settings.env.task else ()
     server = PolicyServer(
         Batcher(policy, spec.action_size, own.queue),
         Menu.of(policy.spec, spec, tasks),
@@ -84,6 +93,10 @@ def serve_command(arguments: Sequence[str]) -> int:
         console.print(Text(text), soft_wrap=True)
 
     return server.run(announce)
+
+
+def _tasks(source: Facts | Benchmark) -> Sequence[Task]:
+    return source.tasks if isinstance(source, Facts) else source.tasks()
 
 
 def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:

@@ -16,6 +16,8 @@ from proctor.errors import ProctorError, UsageError, did_you_mean
 
 BENCHMARKS = {"metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld"}
 
+_OF_FILES = "proctor_user_"
+
 POLICIES = {
     "expert": "proctor.policies.expert:ExpertPolicy",
     "random": "proctor.policies.baselines:RandomPolicy",
@@ -92,6 +94,17 @@ def absolute_source(path: str) -> str:
     return f"{Path(where).expanduser().absolute()}:{name}" if colon and where.endswith(".py") else path
 
 
+def path_of(found: Any) -> str:
+    """Return the `module:Name` or `file.py:Name` under which any process loads this class; a path as it is."""
+    if isinstance(found, str):
+        return absolute_source(found)
+    module = sys.modules[found.__module__]
+    file = getattr(module, "__file__", None)
+    if file and (module.__name__ == "__main__" or module.__name__.startswith(_OF_FILES)):
+        return f"{Path(file).absolute()}:{found.__qualname__}"
+    return f"{module.__name__}:{found.__qualname__}"
+
+
 def load_object(path: str) -> Any:
     """Import what `module:Name` or `file.py:Name` names. Raises `UsageError` if it is not there."""
     where, _, name = path.rpartition(":")
@@ -122,7 +135,7 @@ def _load_file(path: Path) -> Any:
     path = path.expanduser().resolve()
     if not path.is_file():
         raise UsageError(f"there is no file {path}.")
-    name = f"proctor_user_{path.stem}"
+    name = f"{_OF_FILES}{path.stem}"
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from proctor.benchmarks.protocol import NO_LOOK, Benchmark, BenchmarkSpec, Episode, Look, Task
+from proctor.benchmarks.processors import processors_for, spec_behind
+from proctor.benchmarks.protocol import NO_LOOK, Benchmark, Episode, Look, Task
 from proctor.config.registry import load_object
 from proctor.conformance.actions import actions
 from proctor.conformance.drawings import DrawingCounter
@@ -24,7 +25,7 @@ from proctor.engine.messages import Channel, Message, clip
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, View, run_episode
 from proctor.engine.worker import Stage
-from proctor.errors import ProctorError
+from proctor.errors import ProctorError, UsageError
 from proctor.policies.protocol import Policy
 
 _ATTEMPTS = 3
@@ -87,11 +88,13 @@ class Player:
 
     def __init__(self, benchmark: Benchmark, settings: PlayerBoot) -> None:
         self._benchmark, self._settings = benchmark, settings
-        self._spec: BenchmarkSpec = benchmark.spec
+        # What is checked is what a policy meets: the simulator behind the benchmark's own processors.
+        self._steps = processors_for(benchmark, None)
+        self._spec = spec_behind(self._steps, benchmark.spec)
         self._tasks = [Task(**task) for task in settings.tasks]
         self._counter = DrawingCounter()
         self._given: list[Held] = []
-        self.stage = Stage(benchmark, Meter())
+        self.stage = Stage(benchmark, self._steps, Meter())
 
     def wear(self, rounds: int) -> dict[str, Any]:
         """Build and close a simulator many times."""
@@ -121,7 +124,7 @@ class Player:
         except Exception as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
             trace.error = f"{recorder.doing if recorder is not None else doing} raised {_words(error)}"
-            self.stage = Stage(self._benchmark, Meter())  # its state is unknown now
+            self.stage = Stage(self._benchmark, self._steps, Meter())  # its state is unknown now
         if play.looks == "none":
             trace.moments.clear()  # too many to send, and nobody compares them
         return trace
@@ -167,6 +170,8 @@ class Player:
         policy_class: type[Policy] = load_object(self._settings.policy)
         settings = policy_class.Settings(**(self._settings.policy_settings or {}))
         policy = policy_class.from_settings(settings, self._spec)
+        if policy.spec.env_processors is not None:
+            raise UsageError("a policy with processors of its own does not play behind the benchmark's")
         actor, view = LocalActor(policy, self._spec.action_size), View.of(policy.spec, self._spec)
         for attempt in range(_ATTEMPTS):
             moved = Episode(episode.task, episode.index + attempt, episode.seed + attempt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ class WorkerRecipe:
 
     benchmark: str
     env: dict[str, Any]
+    spec: dict[str, Any]
     policy_spec: dict[str, Any]
     logs: Path
     environment: Mapping[str, str]
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
-    rename_map: dict[str, str] = field(default_factory=dict)
     python: str | None = None
 
 
@@ -54,12 +54,12 @@ class Worker:
         boot = WorkerBoot(
             benchmark=recipe.benchmark,
             env=recipe.env,
+            spec=recipe.spec,
             policy_spec=recipe.policy_spec,
             spawned=now(),
             policy=recipe.policy,
             policy_settings=recipe.policy_settings,
             video_fps=recipe.video_fps,
-            rename_map=recipe.rename_map,
         )
         self.child = Child(
             "worker",

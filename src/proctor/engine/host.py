@@ -19,6 +19,7 @@ from functools import partial
 
 import msgpack
 
+from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
@@ -235,6 +236,9 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         policy_class: type[Policy] = load_object(boot["policy"])
         policy = policy_class.from_settings(policy_class.Settings(**boot["settings"]), benchmark)
         spec = policy.spec
+        if spec.env_processors is not None:
+            before = BenchmarkSpec.from_wire(boot["before_processors"])
+            benchmark = spec_behind(named_processors(spec.env_processors), before)
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
         return

@@ -34,6 +34,7 @@ class HostRecipe:
     policy: str
     settings: dict[str, Any]
     benchmark: dict[str, Any]
+    before_processors: dict[str, Any]
     log: Path
     python: str | None = None
 
@@ -53,6 +54,7 @@ class HostProcess:
             "policy": recipe.policy,
             "settings": recipe.settings,
             "benchmark": recipe.benchmark,
+            "before_processors": recipe.before_processors,
             "generation": generation,
             "spawned": now(),
         }

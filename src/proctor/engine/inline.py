@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.benchmarks.protocol import Benchmark, Episode
+from proctor.benchmarks.processors import processors_for
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
@@ -79,10 +80,10 @@ class _Inline:
     """A worker's work, done here."""
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
-        spec = benchmark.spec.renamed(job.recipe.rename_map)
+        spec = BenchmarkSpec.from_wire(job.recipe.spec)
         self._job, self._fps = job, benchmark.fps
         self._meter = Meter()
-        self._stage = Stage(benchmark, self._meter)
+        self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
         self._actor = LocalActor(policy, spec.action_size)
         self._view = View.of(policy.spec, spec)
         self.close = self._stage.close

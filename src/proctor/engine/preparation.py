@@ -13,6 +13,7 @@ from typing import cast
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
+from proctor.benchmarks.processors import names_in_identity, processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
@@ -80,7 +81,7 @@ class Preparation:
         benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
         self.benchmark = benchmark_class(settings.env)
         self.facts = learn(self._benchmark_path, settings.env)
-        self.spec: BenchmarkSpec = self.facts.spec.renamed(settings.rename_map)
+        self.spec = self._spec_behind(None)
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
         self._policy_settings: PolicySettings = settings.policy
 
@@ -111,12 +112,18 @@ class Preparation:
         """
         served = self._prepare_policy(stack, interrupts)
         try:
+            self.spec = self._spec_behind(served.spec.env_processors)
             check_fit(served.spec, self.spec)
             renderer, videos = self._choose_renderer(served, tell, find)
             return Ready(served, renderer, self._identity(served.spec, renderer), videos)
         except BaseException:
             served.stop(0.0)
             raise
+
+    def _spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
+        """Return what a policy may rely on that names these processors, or none of its own."""
+        steps = processors_for(self.benchmark, processors)
+        return spec_behind(steps, self.facts.spec).renamed(self._settings.rename_map)
 
     def _prepare_policy(self, stack: ExitStack, interrupts: Interrupts) -> Served:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
@@ -159,6 +166,7 @@ class Preparation:
                 policy=self._policy_path,
                 settings={**plain, "device": device} if device else plain,
                 benchmark=self.spec.to_wire(),
+                before_processors=self.facts.spec.to_wire(),
                 log=self._logs / ("host.log" if number == 0 else f"host-{number}.log"),
                 python=settings.python,
             )
@@ -215,6 +223,7 @@ class Preparation:
                         "type": self._settings.policy.type,
                         "fingerprint": fingerprint,
                         "batch": spec.batch,
+                        "env_processors": names_in_identity(spec.env_processors),
                         **spec.identity,
                     },
                     "rename_map": self._settings.rename_map,
@@ -232,13 +241,13 @@ class Preparation:
         return WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(s.env),
+            spec=self.spec.to_wire(),
             policy_spec=served.spec.to_wire(),
             logs=self._logs,
             environment=self._gl_environment(ready.renderer),
             policy=self._policy_path if in_worker else None,
             policy_settings=to_plain(self._policy_settings) if in_worker else None,
             video_fps=s.eval.video_fps,
-            rename_map=s.rename_map,
             python=s.env.python,
         )
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgpack
 from numpy.typing import NDArray
 
+from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, Message, clip, policy_fault
@@ -33,12 +34,12 @@ class WorkerBoot:
 
     benchmark: str
     env: dict[str, Any]
+    spec: dict[str, Any]
     policy_spec: dict[str, Any]
     spawned: float
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     video_fps: int = 30
-    rename_map: dict[str, str] = field(default_factory=dict)
 
 
 class RemoteActor:
@@ -64,8 +65,8 @@ class RemoteActor:
 class Stage:
     """Keeps the simulator of the last task, because the next episode is usually of the same one."""
 
-    def __init__(self, benchmark: Benchmark, meter: Meter) -> None:
-        self._benchmark, self._meter = benchmark, meter
+    def __init__(self, benchmark: Benchmark, processors: Sequence[EnvProcessor], meter: Meter) -> None:
+        self._benchmark, self._processors, self._meter = benchmark, processors, meter
         self._simulator: Simulator | None = None
         self._task: tuple[str, int] | None = None
 
@@ -75,7 +76,8 @@ class Stage:
         if self._simulator is None or self._task != key:
             self._meter.enter(Phase.BUILD)
             self.close()
-            self._simulator, self._task = self._benchmark.make_simulator(episode.task), key
+            self._simulator = make_simulator(self._benchmark, episode.task, self._processors)
+            self._task = key
         return self._simulator
 
     def close(self) -> None:
@@ -110,10 +112,10 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.START)
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
-    spec = benchmark.spec.renamed(settings.rename_map)
-    view = View.of(PolicySpec.from_wire(settings.policy_spec), spec)
+    spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
+    view = View.of(policy_spec, spec)
     actor = _actor(settings, spec, slot, host_bell)
-    stage = Stage(benchmark, meter)
+    stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
     while True:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Observation, Task
+from proctor.config.registry import path_of
 from proctor.config.settings import PolicySettings
 
 Window = tuple[Observation, ...]
@@ -42,6 +43,8 @@ class PolicySpec:
         fingerprint: a hash of all that decides its behaviour; `None`: unknown, such a run cannot resume.
         lanes: how many calls may run side by side, in threads of one process, with the same bits.
         reproducible: whether the same episode gives the same answer next time.
+        env_processors: the steps between simulator and policy, each a class that extends `proctor.EnvProcessor`
+            or its `module:Name` or `file.py:Name`; `None`: the benchmark's own; empty: none at all.
         identity: what else decides its bits (versions, device, dtype), by name; a resume must match it.
         notes: what the user should know before the run, in a line each.
     """
@@ -55,6 +58,7 @@ class PolicySpec:
     fingerprint: str | None = None
     lanes: int = 1
     reproducible: bool = True
+    env_processors: tuple[Any, ...] | None = None
     identity: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -65,6 +69,9 @@ class PolicySpec:
         for name, value in (("batch", self.batch), ("lanes", self.lanes)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.env_processors is not None:
+            # By name, so that any process can load them.
+            object.__setattr__(self, "env_processors", tuple(map(path_of, self.env_processors)))
 
     @property
     def on_gpu(self) -> bool:
@@ -78,12 +85,13 @@ class PolicySpec:
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> PolicySpec:
         """Rebuild a spec from `to_wire`."""
-        keys = wire["observation_keys"]
+        keys, processors = wire["observation_keys"], wire["env_processors"]
         return cls(
             **{
                 **wire,
                 "observation_keys": None if keys is None else tuple(keys),
                 "observation_offsets": tuple(wire["observation_offsets"]),
+                "env_processors": None if processors is None else tuple(processors),
                 "notes": tuple(wire["notes"]),
             }
         )

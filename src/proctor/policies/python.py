@@ -56,6 +56,7 @@ class PlainPolicy(Policy):
             observation_keys=None if declared is None else tuple(declared),
             stochastic=self._takes_generator,
             fingerprint=getattr(self._plain, "fingerprint", None),
+            env_processors=getattr(self._plain, "env_processors", None),
         )
 
     def begin(self, task: Task) -> Memory:
