@@ -188,6 +188,9 @@ class Benchmark(ABC):
     uses_gl: ClassVar[bool] = False
     """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
 
+    films: bool = True
+    """Whether its simulators can `render`."""
+
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec
 
+_ENDLESS = 1e30
+"""A bound beyond it is none: nobody means to reach the largest float."""
+
 
 def actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]:
     """Yield valid actions without end, the same ones for the same key."""
@@ -18,10 +21,12 @@ def actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]
     yield high.copy()
     generator = np.random.default_rng(key)
     while True:
-        yield generator.uniform(low, high).astype(np.float32)
+        action = generator.uniform(low, high)
+        # A spec may say that only whole numbers are actions.
+        yield (np.rint(action) if getattr(spec, "action_integers", False) else action).astype(np.float32)
 
 
 def _bound(side: Any, size: int) -> NDArray[np.float32]:
+    bound = np.broadcast_to(np.asarray(side, np.float64), (size,))
     # Where a space has no bound, the unit is as good as any.
-    finite = np.clip(np.asarray(side, np.float64), *((-1, 1) if not np.all(np.isfinite(side)) else (None, None)))
-    return np.broadcast_to(finite, (size,)).astype(np.float32)
+    return np.where(np.abs(bound) < _ENDLESS, bound, np.sign(bound)).astype(np.float32)

@@ -50,10 +50,14 @@ def _tasks(subject: Subject) -> CheckResult:
         (group, number), times = twice[0]
         faults[f"group {group!r}"] = f"has {times} tasks with task_id {number}"
     groups = len({task.group for task in tasks})
+    told = f"{count(len(tasks), 'task')} in {count(groups, 'group')}, {len(subject.tasks)} of them played"
+    silent = [task.name for task in tasks if not str(task.prompt).strip()]
+    if silent and not faults:
+        return CheckResult("tasks", "note", f"{told}; no prompt, for policies that take one, in {silent[0]}")
     return judged(
         "tasks",
         faults,
-        f"{count(len(tasks), 'task')} in {count(groups, 'group')}, {len(subject.tasks)} of them played",
+        told,
         "group and task_id together name a task; every task has a name, a prompt and a step limit of at least 1",
     )
 
@@ -61,7 +65,7 @@ def _tasks(subject: Subject) -> CheckResult:
 def _fault(task: Task) -> str:
     for field in ("group", "name", "prompt"):
         text = getattr(task, field)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not (text.strip() or field == "prompt"):
             return f"{field} is {text!r}"
         if len(text) > _MOST_WORDS:
             return f"{field} has {len(text)} characters"

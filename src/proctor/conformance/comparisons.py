@@ -141,13 +141,16 @@ def compare(subject: Subject, seen: Seen) -> dict[Comparison, Verdict]:
     return verdicts
 
 
-def check_comparisons(subject: Subject, verdicts: Mapping[Comparison, Verdict]) -> list[CheckResult]:
+def check_comparisons(subject: Subject, seen: Seen, verdicts: Mapping[Comparison, Verdict]) -> list[CheckResult]:
     """Return a result for each comparison."""
+    films = seen.introductions[0].films
     failing = {comparison.name for comparison, verdict in verdicts.items() if verdict.faults}
     results = []
     for comparison, verdict in verdicts.items():
         faults = {subject.name(task): fault for task, fault in verdict.faults.items()}
-        if not faults and len(verdict.untold) == len(subject.tasks):
+        if comparison.aspect == "frames" and not films:
+            results.append(CheckResult(comparison.name, "skipped", "the benchmark says that it cannot be filmed"))
+        elif not faults and len(verdict.untold) == len(subject.tasks):
             why = next(
                 (f"cannot be told while '{need}' fails" for need in comparison.needs if need in failing), ""
             )

@@ -33,6 +33,7 @@ class Introduction:
         libraries: GL libraries that were loaded.
         opens_to_tell: whether it says that its simulator has to be opened for that.
         draws_on_look: whether it says that a step without a look draws nothing.
+        films: whether it says that its simulators can render.
         unsteady: what it says one way first and another way when asked again.
     """
 
@@ -41,6 +42,7 @@ class Introduction:
     libraries: list[str]
     opens_to_tell: bool
     draws_on_look: bool
+    films: bool = True
     unsteady: str = ""
 
     def to_wire(self) -> dict[str, Any]:
@@ -54,17 +56,18 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
     benchmark_class: type[Benchmark] = load_object(path)
     benchmark = benchmark_class(benchmark_class.Settings(**env))
     facts = None if benchmark.opens_to_tell else facts_of(benchmark)
-    own = {path.partition(".")[0].partition(":")[0], "numpy", "proctor"}
-    suspects = (_HEAVY | {name.replace("-", "_") for name in benchmark.distributions()}) - own
-    imported = sorted({name.partition(".")[0] for name in set(sys.modules) - modules} & suspects)
+    new = {name.partition(".")[0] for name in set(sys.modules) - modules}
     loaded = sorted(_gl_libraries() - libraries)
     facts = facts or facts_of(benchmark)
+    own = {path.partition(".")[0].partition(":")[0], "numpy", "proctor"}
+    imported = sorted(new & (_HEAVY | {name.replace("-", "_") for name in benchmark.distributions()}) - own)
     return benchmark, Introduction(
         facts.to_wire(),
         imported,
         loaded,
         benchmark.opens_to_tell,
         benchmark.draws_on_look,
+        benchmark.films,
         _unsteady(benchmark, facts),
     )
 

@@ -92,6 +92,7 @@ class Player:
         self._steps = processors_for(benchmark, None)
         self._spec = spec_behind(self._steps, benchmark.spec)
         self._tasks = [Task(**task) for task in settings.tasks]
+        self._films = benchmark.films
         self._counter = DrawingCounter()
         self._given: list[Held] = []
         self.stage = Stage(benchmark, self._steps, Meter())
@@ -136,7 +137,7 @@ class Player:
         recorder.reset(episode, look)
         if look:
             recorder.observe()
-        if play.films(0):
+        if self._films and play.films(0):
             recorder.render()
         steps = min(play.steps, task.max_steps)
         for step, action in enumerate(islice(actions(self._spec, (self._settings.seed, play.index)), steps), 1):
@@ -153,7 +154,7 @@ class Player:
             )
             if look and not trace.ended:
                 recorder.observe()
-            if play.films(step) or (play.film and trace.ended):
+            if self._films and (play.films(step) or (play.film and trace.ended)):
                 recorder.render()
             if trace.ended:
                 return

@@ -121,8 +121,10 @@ class Recorder:
         if not isinstance(outcome.reward, _NUMBERS) or not np.isfinite(outcome.reward):
             self.trace.blame("outcomes", f"{where}: reward is {outcome.reward!r}, not a finite number")
         for name in ("terminated", "truncated", "success"):
-            if not isinstance(getattr(outcome, name), (bool, np.bool_)):
-                self.trace.blame("outcomes", f"{where}: {name} is {getattr(outcome, name)!r}, not True or False")
+            value = getattr(outcome, name)
+            untold = name == "success" and value is None  # it may not be known
+            if not untold and not isinstance(value, (bool, np.bool_)):
+                self.trace.blame("outcomes", f"{where}: {name} is {value!r}, not True or False")
         metrics = outcome.metrics if isinstance(outcome.metrics, Mapping) else {}
         if metrics is not outcome.metrics:
             self.trace.blame("outcomes", f"{where}: metrics are no dict but {type(outcome.metrics).__name__}")

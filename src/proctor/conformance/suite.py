@@ -64,7 +64,7 @@ def run_suite(
     return [
         *check_claims(subject, seen),
         *check_contract(subject, seen),
-        *check_comparisons(subject, verdicts),
+        *check_comparisons(subject, seen, verdicts),
         check_seeds(subject, seen),
         check_drawing(subject, seen),
         *check_endings(subject, seen, verdicts),
