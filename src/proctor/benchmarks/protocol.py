@@ -188,8 +188,8 @@ class Benchmark(ABC):
     uses_gl: ClassVar[bool] = False
     """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
 
-    films: bool = True
-    """Whether its simulators can `render`."""
+    no_frames: str = ""
+    """Why its simulators cannot `render`; empty: they can."""
 
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""

@@ -143,13 +143,13 @@ def compare(subject: Subject, seen: Seen) -> dict[Comparison, Verdict]:
 
 def check_comparisons(subject: Subject, seen: Seen, verdicts: Mapping[Comparison, Verdict]) -> list[CheckResult]:
     """Return a result for each comparison."""
-    films = seen.introductions[0].films
+    no_frames = seen.introductions[0].no_frames
     failing = {comparison.name for comparison, verdict in verdicts.items() if verdict.faults}
     results = []
     for comparison, verdict in verdicts.items():
         faults = {subject.name(task): fault for task, fault in verdict.faults.items()}
-        if comparison.aspect == "frames" and not films:
-            results.append(CheckResult(comparison.name, "skipped", "the benchmark says that it cannot be filmed"))
+        if comparison.aspect == "frames" and no_frames:
+            results.append(CheckResult(comparison.name, "skipped", f"it cannot be filmed: {no_frames}"))
         elif not faults and len(verdict.untold) == len(subject.tasks):
             why = next(
                 (f"cannot be told while '{need}' fails" for need in comparison.needs if need in failing), ""

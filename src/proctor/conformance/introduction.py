@@ -33,7 +33,7 @@ class Introduction:
         libraries: GL libraries that were loaded.
         opens_to_tell: whether it says that its simulator has to be opened for that.
         draws_on_look: whether it says that a step without a look draws nothing.
-        films: whether it says that its simulators can render.
+        no_frames: why it says that its simulators cannot render, if so.
         unsteady: what it says one way first and another way when asked again.
     """
 
@@ -42,7 +42,7 @@ class Introduction:
     libraries: list[str]
     opens_to_tell: bool
     draws_on_look: bool
-    films: bool = True
+    no_frames: str = ""
     unsteady: str = ""
 
     def to_wire(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
         loaded,
         benchmark.opens_to_tell,
         benchmark.draws_on_look,
-        benchmark.films,
+        benchmark.no_frames,
         _unsteady(benchmark, facts),
     )
 

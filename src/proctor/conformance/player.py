@@ -92,7 +92,7 @@ class Player:
         self._steps = processors_for(benchmark, None)
         self._spec = spec_behind(self._steps, benchmark.spec)
         self._tasks = [Task(**task) for task in settings.tasks]
-        self._films = benchmark.films
+        self._films = not benchmark.no_frames
         self._counter = DrawingCounter()
         self._given: list[Held] = []
         self.stage = Stage(benchmark, self._steps, Meter())
