@@ -87,3 +87,27 @@ class Sound(Benchmark):
     def make_simulator(self, task: Task) -> Simulator:
         simulator: Simulator = self.simulator(task)
         return simulator
+
+
+class Reticent(Sound):
+    """Sound, too, though it tells no success, has no prompt and cannot be filmed."""
+
+    no_frames = "there is no camera"
+
+    class simulator(SoundSimulator):
+        def step(self, action: NDArray[Any], look: Look) -> Outcome:
+            untold: Any = None
+            return super().step(action, look)._replace(success=untold)
+
+        def render(self) -> NDArray[np.uint8]:
+            raise RuntimeError("there is no camera")
+
+    def tasks(self) -> Sequence[Task]:
+        return [Task(task.group, 0, task.name, "", task.max_steps) for task in super().tasks()]
+
+
+class Speechless(Sound):
+    """Broken so that nothing can be asked of it."""
+
+    def tasks(self) -> Sequence[Task]:
+        raise ValueError("no\ntasks")

@@ -15,7 +15,8 @@ from proctor.conformance.drawing import check_drawing
 from proctor.conformance.drawings import DrawingCounter
 from proctor.conformance.introduction import Introduction
 from proctor.conformance.playing import Seen
-from proctor.conformance.subject import Extent, Subject
+from proctor.conformance.score import Extent
+from proctor.conformance.subject import Subject
 from proctor.conformance.trace import Trace
 
 

@@ -43,6 +43,19 @@ def test_a_sound_benchmark_passes_every_check() -> None:
     assert short["after success"].state == short["other tasks"].state == "skipped"
 
 
+def test_a_benchmark_need_not_tell_success_nor_have_prompts_nor_frames() -> None:
+    results = check("sound_benchmark.py:Reticent", steps=8)
+    assert failed(results) == []
+    assert results["frames"].text == "it cannot be filmed: there is no camera"
+    assert results["tasks"].state == "note"
+    assert results["after the end"].state == "passed"
+
+
+def test_a_benchmark_that_cannot_even_be_asked() -> None:
+    (result,) = check("sound_benchmark.py:Speechless").values()
+    assert (result.state, result.text) == ("failed", "asking the benchmark raised ValueError: no tasks")
+
+
 BROKEN = {
     "IgnoresItsSeed": ["two processes"],
     "RemembersTheLastEpisode": ["reused simulator"],

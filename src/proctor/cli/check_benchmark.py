@@ -14,7 +14,7 @@ from proctor.config.flags import Nested
 from proctor.config.load import tree_from_flags
 from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
-from proctor.conformance.subject import Extent
+from proctor.conformance.score import Extent
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole
 from proctor.report.marks import Mark, MarkedLine, print_marked

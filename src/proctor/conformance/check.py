@@ -7,7 +7,7 @@ from typing import Any
 
 from proctor.config.load import build_settings
 from proctor.conformance.results import CheckResult
-from proctor.conformance.subject import ALL, Extent
+from proctor.conformance.score import ALL, Extent
 from proctor.conformance.suite import run_suite
 from proctor.errors import UsageError
 

@@ -141,9 +141,10 @@ def compare(subject: Subject, seen: Seen) -> dict[Comparison, Verdict]:
     return verdicts
 
 
-def check_comparisons(subject: Subject, seen: Seen, verdicts: Mapping[Comparison, Verdict]) -> list[CheckResult]:
-    """Return a result for each comparison."""
-    no_frames = seen.introductions[0].no_frames
+def check_comparisons(
+    subject: Subject, verdicts: Mapping[Comparison, Verdict], no_frames: str
+) -> list[CheckResult]:
+    """Return a result for each comparison; `no_frames` is why nothing was filmed, if so."""
     failing = {comparison.name for comparison, verdict in verdicts.items() if verdict.faults}
     results = []
     for comparison, verdict in verdicts.items():

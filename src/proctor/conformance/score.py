@@ -27,10 +27,23 @@ LOOKED_AT = "looked at"
 IN_TURN = "in turn"
 IN_TURN_AGAIN = "in turn again"
 
+ALL = "all"
+
 LONGEST = 1000
 """Steps after which an episode that is played to its end is given up."""
 
 Looks = Literal["some", "many", "none", "one key"]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is played: which tasks (by name, `ALL`, or a few of them), how many episodes of how many steps."""
+
+    tasks: Sequence[str] = ()
+    episodes: int = 2
+    steps: int = 20
+    rounds: int = 10
+    seed: int = 1000
 
 
 @dataclass(frozen=True)
@@ -81,14 +94,13 @@ class Programme:
     rounds: int = 0
 
 
-def compose(tasks: int, episodes: int, steps: int, rounds: int, by_policy: bool) -> list[Programme]:
-    """Return what is to be played of so many tasks."""
-    programmes = [Programme(rounds=rounds)]
+def compose(tasks: int, extent: Extent, *, by_policy: bool, film: bool) -> list[Programme]:
+    """Return what is to be played of so many tasks, with a policy that can succeed if there is one."""
+    episodes, steps = extent.episodes, extent.steps
+    programmes = [Programme(rounds=extent.rounds)]
     for task in range(tasks):
-        programmes += [
-            Programme(tuple(_reusing(task, episodes, steps, by_policy))),
-            Programme(tuple(_rebuilding(task, episodes, steps))),
-        ]
+        reusing = [play for play in _reusing(task, episodes, steps, by_policy) if film or not play.film]
+        programmes += [Programme(tuple(reusing)), Programme(tuple(_rebuilding(task, episodes, steps)))]
     if tasks > 1:
         turn = [Play(IN_TURN, task, 0, steps) for task in range(tasks)]
         again = [Play(IN_TURN_AGAIN, task, 0, steps) for task in range(tasks)]

@@ -10,22 +10,11 @@ from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.protocol import Benchmark, Task
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
+from proctor.conformance.score import ALL, Extent
 from proctor.errors import UsageError, did_you_mean
 from proctor.policies.protocol import Policy
 
 MOST_TASKS = 3
-ALL = "all"
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How much is played: which tasks (by name, `ALL`, or a few of them), how many episodes of how many steps."""
-
-    tasks: Sequence[str] = ()
-    episodes: int = 2
-    steps: int = 20
-    rounds: int = 10
-    seed: int = 1000
 
 
 @dataclass(frozen=True)

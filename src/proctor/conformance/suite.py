@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from proctor.benchmarks.gl import find_renderer
+from proctor.benchmarks.gl import NO_GL, find_renderer
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.config.wire import to_plain
 from proctor.conformance.claims import check_claims
@@ -18,8 +18,9 @@ from proctor.conformance.lifetime import check_lifetime
 from proctor.conformance.player import PlayerBoot
 from proctor.conformance.playing import PlayerRecipe, perform
 from proctor.conformance.results import CheckResult
-from proctor.conformance.score import compose
-from proctor.conformance.subject import Extent, Subject, meet
+from proctor.conformance.score import Extent, compose
+from proctor.conformance.subject import Subject, meet
+from proctor.errors import NoPicturesError, ProctorError
 from proctor.machine.cores import usable_cores
 
 _MOST_PLAYERS = 4
@@ -41,11 +42,17 @@ def run_suite(
         UsageError: it cannot be checked: unknown, not installed, or nothing draws here.
     """
     tell("asking the benchmark")
-    subject = meet(settings, policy, extent)
-    programmes = compose(
-        len(subject.tasks), extent.episodes, extent.steps, extent.rounds, subject.policy is not None
-    )
-    environment = _environment(subject)
+    try:
+        subject = meet(settings, policy, extent)
+    except ProctorError:
+        raise
+    except Exception as error:
+        words = f"asking the benchmark raised {type(error).__name__}: {' '.join(str(error).split())}"
+        return [
+            CheckResult("tasks", "failed", words, "the object, tasks() and spec must work from the settings alone")
+        ]
+    environment, no_frames = _environment(subject)
+    programmes = compose(len(subject.tasks), extent, by_policy=subject.policy is not None, film=not no_frames)
     with tempfile.TemporaryDirectory(prefix="proctor-check-") as logs:
         boot = PlayerBoot(
             benchmark=subject.path,
@@ -64,7 +71,7 @@ def run_suite(
     return [
         *check_claims(subject, seen),
         *check_contract(subject, seen),
-        *check_comparisons(subject, seen, verdicts),
+        *check_comparisons(subject, verdicts, no_frames or seen.introductions[0].no_frames),
         check_seeds(subject, seen),
         check_drawing(subject, seen),
         *check_endings(subject, seen, verdicts),
@@ -72,8 +79,13 @@ def run_suite(
     ]
 
 
-def _environment(subject: Subject) -> dict[str, str]:
-    """Return what makes players draw, where the benchmark draws by GL."""
+def _environment(subject: Subject) -> tuple[dict[str, str], str]:
+    """Return what makes players draw, where the benchmark draws by GL, and why frames are left out if they are."""
     if not subject.uses_gl:
-        return {}
-    return find_renderer(subject.settings.python).env
+        return {}, ""
+    try:
+        return find_renderer(subject.settings.python).env, ""
+    except NoPicturesError as error:
+        if any(feature.drawn for feature in subject.facts.spec.every.values()):
+            raise
+        return NO_GL, str(error)
