@@ -11,9 +11,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from harness import TESTS, Digests, digests, flags
 from numpy.typing import NDArray
 
+from harness import TESTS, Digests, digests, flags
 from proctor.benchmarks.gym.presets import Preset
 from proctor.benchmarks.protocol import NO_LOOK, Episode, Simulator, Task
 

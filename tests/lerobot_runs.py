@@ -15,8 +15,8 @@ from lerobot.configs import PreTrainedConfig
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 from lerobot.scripts.lerobot_eval import rollout
-from lerobot_checkpoints import SIDE
 
+from lerobot_checkpoints import SIDE
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode
 from proctor.config.load import build_settings

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from harness import TESTS, descendants
 
+from harness import TESTS, descendants
 from proctor.config.load import make_env_config
 from proctor.config.settings import EnvSettings
 

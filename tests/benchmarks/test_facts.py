@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tiny import Tiny, TinySettings
 
 from proctor.benchmarks.facts import installed_versions, learn
 from proctor.benchmarks.protocol import Task
 from proctor.errors import UsageError
+from tiny import Tiny, TinySettings
 
 
 def test_versions_are_read_without_importing_and_absence_is_told() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import TESTS, digests, flags, run_cli
 
+from harness import TESTS, digests, flags, run_cli
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings

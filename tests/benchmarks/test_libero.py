@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from libero_assets import make_assets
 
+from libero_assets import make_assets
 from proctor.benchmarks.libero.assets import find_assets, fingerprint
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.libero.initial_states import read_initial_states

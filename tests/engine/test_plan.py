@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness import run_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import run_tiny
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.events import Watcher
 from proctor.engine.plan import make_plan, repeats_note, shard_of

@@ -17,10 +17,10 @@ import torch
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
 from lerobot.envs.utils import close_envs, preprocess_observation
 from lerobot.scripts.lerobot_eval import eval_policy, rollout
-from lerobot_checkpoints import SIDE
-from lerobot_runs import SmallEnv, loaded
 
 import proctor
+from lerobot_checkpoints import SIDE
+from lerobot_runs import SmallEnv, loaded
 
 Checkpoint = Callable[[str], Path]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from libero_assets import make_assets
 
+from libero_assets import make_assets
 from proctor.benchmarks.libero.assets import package_root
 from proctor.errors import UsageError
 

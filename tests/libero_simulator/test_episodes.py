@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from libero_rollout import EVERY, STEPS
-
 from proctor.benchmarks.gl import NO_GL
 
 SCRIPT = Path(__file__).parents[1] / "libero_rollout.py"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from harness import TESTS, digests, flags, start_cli
 from libero_assets import ARTICULATED, PICK_AND_PLACE
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 
+from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings
 from proctor.benchmarks.libero.simulator import LiberoSimulator
 from proctor.benchmarks.libero.state import axis_angle

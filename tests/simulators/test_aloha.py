@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from gym_runs import (
     LEROBOT,
     STEPS,
@@ -19,7 +20,6 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import digests, run_cli
-
 from proctor.benchmarks.gym.opening import Opening
 from proctor.benchmarks.gym.presets import Aloha, AlohaSettings
 from proctor.benchmarks.gym.telling import ask

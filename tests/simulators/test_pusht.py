@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from gym_runs import (
     LEROBOT,
     STEPS,
@@ -20,7 +21,6 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import TESTS, digests, run_cli
-
 from proctor.benchmarks.gym.opening import Opening
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
 from proctor.benchmarks.gym.telling import ask

@@ -7,6 +7,7 @@ from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 import pytest
+
 from tiny_vectors import workers
 
 

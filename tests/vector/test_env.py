@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
-from tiny_vectors import tiny
 
 from proctor.benchmarks.facts import learn
 from proctor.config.registry import benchmark_path, load_object
 from proctor.errors import SimulatorError, UsageError
 from proctor.vector.env import NEW_ROLLOUT, SimulatorEnv
+from tiny_vectors import tiny
 
 STILL, PUSH = np.zeros(2, np.float32), np.ones(2, np.float32)
 

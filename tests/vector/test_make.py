@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import TESTS
-from tiny_vectors import tiny
 
 import proctor
+from harness import TESTS
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.errors import ProctorError, UsageError
 from proctor.vector.batch import batch_size
 from proctor.vector.hub import HubId, _load, _normalised, parse_hub_id
+from tiny_vectors import tiny
 
 
 def test_settings_and_a_type_give_environments_by_group_and_task() -> None:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from harness import TESTS
 
 import proctor
+from harness import TESTS
 from proctor.benchmarks.gl import find_renderer
 from proctor.errors import NoPicturesError
 

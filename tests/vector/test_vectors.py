@@ -15,11 +15,11 @@ import psutil
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
-from harness import TESTS, descendants, run_tiny, wait_until
-from tiny_vectors import tiny, workers
 
+from harness import TESTS, descendants, run_tiny, wait_until
 from proctor.errors import SimulatorError
 from proctor.policies.python import as_policy
+from tiny_vectors import tiny, workers
 
 KINDS = pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
 

@@ -217,6 +217,7 @@ class Benchmark(ABC):
 
     draws_on_look: bool = True
     """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
+
     fetches: ClassVar[bool] = False
     """Whether `fetch` has anything to do."""
 
@@ -235,6 +236,17 @@ class Benchmark(ABC):
     @abstractmethod
     def make_simulator(self, task: Task) -> Simulator:
         """Build the simulator. Called in the worker that will use it, never elsewhere."""
+
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return all there is, by what `--env.task` calls it, for `proctor list`: here the tasks of the settings.
+
+        A benchmark whose settings must name a task, or name only some by default, has its own.
+        """
+        try:
+            tasks = self.tasks()
+        except UsageError:
+            return {}
+        return {group: [task for task in tasks if task.group == group] for group in {t.group: 0 for t in tasks}}
 
     def get_env_processors(self) -> Sequence[EnvProcessor]:
         """Return the steps between the simulator and a policy. `spec` is what is before them."""

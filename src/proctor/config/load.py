@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from proctor.config.clusters import check_cluster
 from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.registry import BENCHMARKS, absolute_source, benchmark_path, load_object, policy_path
+from proctor.config.registry import absolute_source, benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     AtLeast,
     ClusterSettings,
@@ -113,7 +113,7 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
     env, policy, *_ = (_section(tree, name) for name in ("env", "policy", "eval", "limits", "cluster"))
     if not env.get("type"):
-        raise UsageError(f"--env.type is missing. Known: {', '.join(sorted(BENCHMARKS))}.")
+        raise UsageError(f"--env.type is missing. Known: {', '.join(known_benchmarks())}.")
     if not policy.get("type"):
         policy["type"] = _policy_type(policy.get("path"))
     tree["env"], tree["policy"] = env, policy
@@ -127,7 +127,7 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
 
 
 def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
-    found = load_object(find(str(name)))
+    found = load_named(flag, str(name), find(str(name)))
     settings: type[Any] | None = getattr(found, "Settings", None)
     if settings is None or not dataclasses.is_dataclass(settings):
         raise UsageError(f"--{flag}={name} is no {flag.partition('.')[0]}: it has no Settings.")
