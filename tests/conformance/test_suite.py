@@ -213,3 +213,9 @@ def test_the_simulators_own_interpreter_plays(tmp_path: Path) -> None:
     started = log.read_text().splitlines()
     assert sum("proctor.engine.child" in line for line in started) == 3
     assert any("proctor.benchmarks.facts" in line for line in started)
+
+
+@pytest.mark.parametrize("task", ["CartPole-v1", "Pendulum-v1"])
+def test_gymnasiums_classics_pass(task: str) -> None:
+    results = proctor.check_benchmark("gym", env={"task": task}, steps=8)
+    assert [str(result) for result in results if not result.ok] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ except UsageError:
 else:
     # Before the first import of either: nothing is asked of the hub, and pictures can be drawn.
     os.environ["HF_HUB_OFFLINE"] = "1"
+    # LIBERO's configuration for trees that are gone tomorrow does not belong into the user's cache.
+    _CACHE = tempfile.TemporaryDirectory(prefix="proctor-test-cache-")
+    os.environ["XDG_CACHE_HOME"] = _CACHE.name
     from proctor.benchmarks.gl import find_renderer
 
     os.environ.update(find_renderer().env)

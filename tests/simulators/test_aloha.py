@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import proctor
 from gym_runs import (
     LEROBOT,
     STEPS,
@@ -159,3 +160,8 @@ def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(t
     one = run_checkpoint(tmp_path / "one", "aloha", checkpoint, 1, **env)
     four = run_checkpoint(tmp_path / "four", "aloha", checkpoint, 4, **env)
     assert one == four
+
+
+def test_it_keeps_the_contract_of_a_benchmark() -> None:
+    checked = proctor.check_benchmark("aloha", env={"task": BOTH, **SMALL}, steps=8)
+    assert [str(result) for result in checked if not result.ok] == []

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import proctor
 from gym_runs import (
     LEROBOT,
     STEPS,
@@ -165,3 +166,7 @@ def test_the_preset_is_the_gym_benchmark_with_settings(tmp_path: Path) -> None:
         done = run_cli("eval", *policy, f"--env.type={name}", *env, f"--output_dir={tmp_path / name}")
         assert done.returncode == 0, done.stderr
     assert list(digests(tmp_path / "pusht").values()) == list(digests(tmp_path / "gym").values())
+
+
+def test_it_keeps_the_contract_of_a_benchmark() -> None:
+    assert [str(result) for result in proctor.check_benchmark("pusht", steps=12) if not result.ok] == []
