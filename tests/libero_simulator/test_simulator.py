@@ -214,6 +214,18 @@ def test_a_missing_mesh_is_an_error_that_names_the_file(assets: Path, tmp_path: 
         make(tree, PICK_AND_PLACE)
 
 
+@pytest.mark.parametrize("devices", ["", "GPU-8f1b2c3d", "7"])
+def test_hidden_gpus_do_not_keep_software_from_drawing(devices: str, assets: Path) -> None:
+    script = (
+        "import sys\n"
+        "from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings\n"
+        "benchmark = Libero(LiberoSettings(type='libero', task='libero_goal', assets_path=sys.argv[1]))\n"
+        "benchmark.make_simulator(benchmark.tasks()[0]).close()\n"
+    )
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": devices}
+    subprocess.run([sys.executable, "-c", script, str(assets)], env=env, check=True, stdin=subprocess.DEVNULL)
+
+
 def test_nothing_is_asked_on_standard_input_and_nothing_is_written_at_home(assets: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"

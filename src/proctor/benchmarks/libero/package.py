@@ -30,6 +30,8 @@ def import_libero(assets: Path) -> Any:
         import libero.libero.envs
     # Their own search ignores the configuration and would end in a download. This variable wins.
     libero.libero._assets_path_cache = str(assets)
+    if os.environ.get("MUJOCO_GL") == "egl":
+        _share_display()
     return libero.libero.envs
 
 
@@ -70,6 +72,18 @@ def _configure_robosuite() -> None:
         warnings.simplefilter("ignore")
         import robosuite
     robosuite.macros = macros
+
+
+def _share_display() -> None:
+    """Have robosuite draw with the device that MuJoCo itself finds, which is the one that was tried for this run.
+
+    By itself it goes by CUDA_VISIBLE_DEVICES, and fails where that is empty, a UUID, or counts otherwise.
+    """
+    from mujoco.egl import create_initialized_egl_device_display
+    from robosuite.renderers.context import egl_context
+
+    if egl_context.EGL_DISPLAY is None:
+        egl_context.EGL_DISPLAY = create_initialized_egl_device_display()
 
 
 @contextlib.contextmanager
