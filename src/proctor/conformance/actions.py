@@ -22,8 +22,7 @@ def actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]
     generator = np.random.default_rng(key)
     while True:
         action = generator.uniform(low, high)
-        # A spec may say that only whole numbers are actions.
-        yield (np.rint(action) if getattr(spec, "action_integers", False) else action).astype(np.float32)
+        yield (np.rint(action) if spec.action_integers else action).astype(np.float32)
 
 
 def _bound(side: Any, size: int) -> NDArray[np.float32]:

@@ -52,7 +52,7 @@ def meet(settings: EnvSettings, policy: PolicySettings | None, extent: Extent) -
         settings=settings,
         facts=facts,
         tasks=choose_tasks(facts.tasks, extent.tasks),
-        uses_gl=benchmark.uses_gl,
+        uses_gl=facts.uses_gl,
         policy=kind,
         policy_settings=(policy or load_object(kind).Settings(type="expert")) if kind else None,
         extent=extent,

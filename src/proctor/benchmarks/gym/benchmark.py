@@ -35,7 +35,7 @@ class GymSettings(EnvSettings):
 
 
 class Gym(Benchmark):
-    """Registered environments, one or a comma list; each is a group of its own."""
+    """Any registered Gymnasium environment, one or a comma list; each is a group of its own."""
 
     Settings = GymSettings
     opens_to_tell = True

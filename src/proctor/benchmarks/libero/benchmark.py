@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -60,7 +60,7 @@ class LiberoSettings(EnvSettings):
 
 
 class Libero(Benchmark):
-    """The five suites; a group is a suite, and a task's id is its number in it."""
+    """130 manipulation tasks given in words, in five suites; a task's id is its number in its suite."""
 
     Settings = LiberoSettings
     fps = 20
@@ -113,6 +113,11 @@ class Libero(Benchmark):
         if not names:
             raise UsageError(f"--env.task is missing: name suites ({', '.join(MAX_STEPS)}).")
         return [task for name in names for task in self._suite(name)]
+
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return every suite with all its tasks."""
+        whole = Libero(replace(self.settings, task=",".join(MAX_STEPS), task_ids=None)).tasks()
+        return {suite: [task for task in whole if task.group == suite] for suite in MAX_STEPS}
 
     def _suite(self, suite: str) -> list[Task]:
         if suite not in MAX_STEPS:

@@ -46,7 +46,7 @@ class MetaWorldSettings(EnvSettings):
 
 
 class MetaWorld(Benchmark):
-    """All fifty V3 tasks, by name, comma list, difficulty group, `mt10` or `mt50`."""
+    """Meta-World's fifty V3 tasks, by name, comma list, difficulty group, `mt10` or `mt50`."""
 
     Settings = MetaWorldSettings
     fps = 80
