@@ -24,7 +24,7 @@ from proctor.benchmarks.libero.assets import package_root
 def import_libero(assets: Path) -> Any:
     """Return the module `libero.libero.envs`, which will take its meshes and textures from `assets`."""
     _configure_robosuite()
-    with _ready_configuration(assets), warnings.catch_warnings():
+    with _ready_configuration(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations of theirs
         import libero.libero
         import libero.libero.envs
@@ -87,7 +87,7 @@ def _share_display() -> None:
 
 
 @contextlib.contextmanager
-def _ready_configuration(assets: Path) -> Iterator[None]:
+def _ready_configuration() -> Iterator[None]:
     """Have LIBERO find a configuration when it is imported: without one it asks a question on standard input."""
     root = package_root()
     text = "".join(
@@ -97,7 +97,7 @@ def _ready_configuration(assets: Path) -> Iterator[None]:
             "bddl_files": root / "bddl_files",
             "init_states": root / "init_files",
             "datasets": root.parent / "datasets",
-            "assets": assets,
+            "assets": root / "assets",  # nobody reads it
         }.items()
     )
     before = os.environ.get("LIBERO_CONFIG_PATH")
