@@ -28,6 +28,7 @@ from proctor.config.settings import (
     Settings,
 )
 from proctor.config.shards import check_shard, from_slurm
+from proctor.config.stopping import OFF, check_stopping
 from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster")
@@ -73,11 +74,15 @@ def build_settings(tree: Nested) -> Settings:
         if tree[section].get("python") and "/" in str(tree[section]["python"]):
             # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
             tree[section]["python"] = str(Path(str(tree[section]["python"])).expanduser().absolute())
+    rival = str((tree.get("eval") or {}).get("until_better_than") or "none")
+    if rival.lower() not in OFF:
+        tree["eval"]["until_better_than"] = str(Path(rival).expanduser().absolute())
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
     settings = Settings(**values, **_validate_top(tree))
     check_shard(settings)
+    check_stopping(settings)
     check_cluster(settings)
     return settings
 

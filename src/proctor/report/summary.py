@@ -24,7 +24,7 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    for part in (*_errors(evaluation.records), *_time(evaluation)):
+    for part in (*_stopped(evaluation), *_errors(evaluation.records), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
@@ -75,6 +75,25 @@ def _cells(records: Sequence[EpisodeRecord], with_errors: bool) -> list[str]:
 def interval(rate: Rate) -> str:
     """Return an interval in percent."""
     return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.episodes else ""
+
+
+def _stopped(evaluation: Evaluation) -> list[Text]:
+    run = evaluation.info["run"]
+    stopped = run.get("stopped")
+    if stopped is None:
+        return []
+    after = f"Stopped after {stopped['episodes']} of {run['n_planned']} episodes"
+    if stopped["decision"] == "precise":
+        known = stopped["interval"]
+        rate = Rate(known["successes"], known["n_episodes"], known["low"], known["high"])
+        return [Text(f"{after}: {stopped['rule']} is reached, the rate is {rate}.")]
+    verdict = {
+        "better": f"{stopped['rule']}",
+        "worse": f"not {stopped['rule']}, but worse",
+        "hopeless": f"the rest of the plan cannot show that it is {stopped['rule']}",
+    }[stopped["decision"]]
+    odds = f"{stopped['wins']} won, {stopped['losses']} lost of the episodes in which they differ"
+    return [Text(f"{after}: {verdict} ({odds}).", style="bold")]
 
 
 def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
