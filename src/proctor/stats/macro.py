@@ -34,7 +34,7 @@ def stratified(tasks: Sequence[Counts], confidence: float = CONFIDENCE) -> Estim
     if not counts:
         return None
     value = fmean(successes / episodes for successes, episodes in counts)
-    successes, episodes = np.array(counts).T
+    episodes = np.array([episodes for _, episodes in counts])
     key = hashlib.sha256(repr((counts, confidence)).encode()).digest()
     draws = np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "big"))).binomial(
         episodes, _smoothed(counts, confidence), (_RESAMPLES, len(counts))
