@@ -297,7 +297,7 @@ def main() -> None:
             "clustered",
             "Wilson, other tasks",
         ],
-        macro_rows(rng, runs // 10),
+        macro_rows(rng, runs // 20),
     )
     table(
         "Intervals for a difference, 95 %: coverage",

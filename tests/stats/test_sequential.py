@@ -26,13 +26,15 @@ counts = st.integers(1, 800).flatmap(lambda n: st.tuples(st.integers(0, n), st.j
 
 @settings(deadline=None, max_examples=100)
 @given(counts=counts, bound=st.sampled_from([0.02, 0.05, 0.1]))
-def test_an_anytime_interval_holds_its_rate_and_is_wider_than_one_for_a_single_look(
+def test_an_anytime_interval_holds_its_rate_and_is_wider_than_a_single_look_allows(
     counts: tuple[int, int], bound: float
 ) -> None:
-    rate, usual = anytime(*counts, bound=bound), clopper_pearson(*counts)
+    rate, usual = anytime(*counts, bound=bound), clopper_pearson(*counts, 0.9)
     assert rate.value is not None
     assert 0 <= rate.low <= rate.value <= rate.high <= 1
-    assert rate.high - rate.low > usual.high - usual.low
+    # No interval can be narrower on a side than one that spends all of its alpha there, at one look.
+    assert rate.low <= usual.low
+    assert rate.high >= usual.high
 
 
 @settings(deadline=None, max_examples=50)

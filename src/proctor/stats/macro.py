@@ -16,7 +16,7 @@ import numpy as np
 from proctor.stats.intervals import CONFIDENCE, Estimate, check_counts
 from proctor.stats.student import quantile
 
-_RESAMPLES = 10_000
+_RESAMPLES = 4_000
 
 Counts = tuple[int, int]
 """Successes and episodes of one task."""
