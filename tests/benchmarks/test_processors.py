@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def test_a_policy_may_name_others_by_their_class(tmp_path: Path) -> None:
     own, none = run(tmp_path / "own", "WithItsOwn"), run(tmp_path / "none", "WithoutAny")
     assert own.error is None
     assert digests(own) != digests(none)
-    assert own.info["run"]["identity"]["policy"]["env_processors"] == [f"{SOURCE}:Doubled"]
+    content = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    assert own.info["run"]["identity"]["policy"]["env_processors"] == [f"processed.py:Doubled {content[:12]}"]
 
 
 def test_what_it_names_may_be_missing_or_no_processor() -> None:

@@ -138,10 +138,11 @@ def _on_small_disk(directory: Path, size: str, script: str) -> subprocess.Comple
 def test_a_full_disk_ends_the_run_with_status_1_and_leaves_the_store_intact(tmp_path: Path) -> None:
     run, filler = tmp_path / "disk" / "run", tmp_path / "disk" / "filler"
     # Room enough to pass the check at the start; something else then fills the disk up.
-    tree = tiny_tree(run, n_episodes=60, env={"delay": 0.002, "scratch": str(tmp_path)})
-    started = f"while [ ! -s {run}/run.sqlite-wal ]; do sleep 0.02; done; sleep 1"
-    eat = f"({started}; head -c 100m /dev/zero > {filler}) 2>/dev/null &"
+    tree = tiny_tree(run, n_episodes=60, env={"delay": 0.01, "scratch": str(tmp_path)})
     look = f"db = __import__('sqlite3').connect('{run}/run.sqlite'); get = lambda q: db.execute(q).fetchone()[0]"
+    some = f"{look}; get('SELECT 1 FROM episodes')"
+    started = f'until [ -e {run}/run.sqlite-wal ] && {sys.executable} -c "{some}"; do sleep 0.05; done'
+    eat = f"({started}; head -c 100m /dev/zero > {filler}) 2>/dev/null &"
     show = "print('integrity', get('PRAGMA integrity_check'), get('SELECT count(*) > 0 FROM episodes'))"
     check = f'rm -f {filler}; {sys.executable} -c "{look}; {show}"'
     eval_ = " ".join([sys.executable, "-m", "proctor.cli", "eval", *(f"'{flag}'" for flag in flags(tree))])

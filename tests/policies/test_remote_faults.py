@@ -173,7 +173,7 @@ def test_a_server_that_begins_wrong_is_refused(
     tmp_path: Path, handler: Callable[[ServerConnection], None], words: str
 ) -> None:
     with answering(handler) as url, pytest.raises(UsageError) as caught:
-        run_tiny(tmp_path / "run", policy={"path": url, "timeout": 0.3})
+        run_tiny(tmp_path / "run", policy={"path": url, "timeout": 0.3 if handler is wait_for_hello else 30})
     assert words in str(caught.value)
     assert not (tmp_path / "run").exists()
 

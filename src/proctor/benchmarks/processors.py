@@ -6,8 +6,10 @@ A benchmark names its own (`Benchmark.get_env_processors`); a policy that wants 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,19 @@ def named_processors(named: Sequence[str]) -> list[EnvProcessor]:
             )
         steps.append(step)
     return steps
+
+
+def names_in_identity(named: Sequence[str] | None) -> list[str] | None:
+    """Return the names as a run keeps them: a file counts by its content, wherever it lies."""
+    return None if named is None else [_by_content(path) for path in named]
+
+
+def _by_content(path: str) -> str:
+    where, _, name = path.rpartition(":")
+    if not where.endswith(".py"):
+        return path
+    content = hashlib.sha256(Path(where).read_bytes()).hexdigest()
+    return f"{Path(where).name}:{name} {content[:12]}"
 
 
 def spec_behind(steps: Sequence[EnvProcessor], given: BenchmarkSpec) -> BenchmarkSpec:

@@ -13,7 +13,7 @@ from typing import cast
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
-from proctor.benchmarks.processors import processors_for, spec_behind
+from proctor.benchmarks.processors import names_in_identity, processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
@@ -223,7 +223,7 @@ class Preparation:
                         "type": self._settings.policy.type,
                         "fingerprint": fingerprint,
                         "batch": spec.batch,
-                        "env_processors": spec.env_processors,
+                        "env_processors": names_in_identity(spec.env_processors),
                         **spec.identity,
                     },
                     "rename_map": self._settings.rename_map,
