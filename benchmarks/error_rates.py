@@ -241,7 +241,7 @@ BOUND = 0.05
 def precision_rows(rng: np.random.Generator, runs: int) -> list[Row]:
     """Stop when half the interval is at most `BOUND`: is the truth in the interval that is then reported?"""
     rows: list[Row] = []
-    for p in (0.5, 0.8, 0.9, 0.95, 0.99):
+    for p in (0.5, 0.8, 0.885, 0.95, 0.99):
         cells: list[float | str] = []
         for make in (wilson_only, at_the_stop, anytime):
             limits = stops(make)
