@@ -10,6 +10,7 @@ from harness import TESTS, digests, flags, run_cli, run_tiny, tiny_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+import proctor
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
@@ -157,3 +158,12 @@ def test_rules_see_the_plans_order_whatever_the_order_of_the_endings(order: list
     for start in range(0, 12, at_once):
         prefixed.add(EpisodeRecord.failed(plan[place], 1, "e") for place in order[start : start + at_once])
     assert rule.seen == list(range(12))
+
+
+def test_a_comparison_counts_what_the_rule_counted_and_says_so(tmp_path: Path, whole: Evaluation) -> None:
+    ended = run(tmp_path / "ended", workers=8)
+    found = proctor.compare(whole.directory, ended.directory)
+    (note,) = [note for note in found.notes if "ended by a rule" in note]
+    assert f"after {stopped(ended)['episodes']} episodes" in note
+    assert found.second.complete
+    assert len(found.second.records) == stopped(ended)["episodes"]

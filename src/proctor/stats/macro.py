@@ -16,7 +16,7 @@ import numpy as np
 from proctor.stats.intervals import CONFIDENCE, Estimate, check_counts
 from proctor.stats.student import quantile
 
-_RESAMPLES = 10_000
+_RESAMPLES = 4_000
 
 Counts = tuple[int, int]
 """Successes and episodes of one task."""
@@ -34,7 +34,7 @@ def stratified(tasks: Sequence[Counts], confidence: float = CONFIDENCE) -> Estim
     if not counts:
         return None
     value = fmean(successes / episodes for successes, episodes in counts)
-    successes, episodes = np.array(counts).T
+    episodes = np.array([episodes for _, episodes in counts])
     key = hashlib.sha256(repr((counts, confidence)).encode()).digest()
     draws = np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "big"))).binomial(
         episodes, _smoothed(counts, confidence), (_RESAMPLES, len(counts))

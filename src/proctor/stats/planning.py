@@ -28,7 +28,7 @@ def paired_power(episodes: int, difference: float, disagreement: float, alpha: f
     share = (disagreement + abs(difference)) / (2 * disagreement)
     spread = 9 * sqrt(episodes * disagreement) + 9
     least = max(0, int(episodes * disagreement - spread))
-    counts = np.arange(least, min(episodes, int(episodes * disagreement + spread)) + 1, dtype=float)
+    counts = np.arange(least, min(episodes, int(episodes * disagreement + spread)) + 1)
     chances = bdtr(counts, episodes, disagreement) - np.where(
         counts > 0, bdtr(np.maximum(counts - 1, 0), episodes, disagreement), 0.0
     )

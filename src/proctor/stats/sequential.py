@@ -5,10 +5,10 @@ it says what one hopes for, it is wrong far more often than it says. What is her
 that it is ever wrong, at any of infinitely many looks, stays below alpha. The price is a wider interval.
 
 The rules are fed the finished *prefix* of the plan, one episode at a time and in the plan's order; never the
-episodes that happen to have finished, of which too many are quick successes. So a rule stops at the same episode for
-any number of workers. A rule decides only at the end of a round, when every task has had equally many episodes: then
-it is about the average over the tasks, also where the tasks differ. (Inside a round, tasks that are easier than the
-average may push it past its limit.)
+episodes that happen to have finished, of which too many are quick successes. So a rule stops at the same episode
+for any number of workers. It decides only at the end of a round, when every task has had equally many episodes:
+then it is about the average over the tasks, also where the tasks differ. (Inside a round, tasks that are easier
+than the average might push it past its limit.)
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def at_the_stop(successes: int, episodes: int, confidence: float = CONFIDENCE, b
     """Return an interval that holds where a rule that was fixed beforehand stopped, and at no other look.
 
     Stopping a Wilson interval when it is narrow enough costs one to two points of its coverage: 93 % are left of
-    95 % near rates of 0.1 and 0.9. With a fifth of its alpha in reserve it keeps what it says (the table is in
+    95 % near rates of 0.115 and 0.885. With a fifth of its alpha in reserve it keeps what it says (the table is in
     docs/statistics.md), and takes less than half of the episodes that `anytime` does.
     """
     return wilson(successes, episodes, 1 - 0.8 * (1 - confidence))
@@ -188,7 +188,7 @@ class BetterRule:
         self.evidence = Evidence(0, 0)
 
     def add(self, ours: bool | None, theirs: bool | None, chances_left: int | None = None) -> Decision | None:
-        """Take the next episode of the plan as both policies ended it, `None` for an error or one they do not share.
+        """Take the next episode of the plan as both ended it, `None` for an error or one they do not share.
 
         Args:
             ours: whether the policy under test succeeded.
