@@ -39,6 +39,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Benchmark",
         "BenchmarkSpec",
         "CheckResult",
+        "Comparison",
         "EnvProcessor",
         "EnvSettings",
         "Episode",
@@ -59,6 +60,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "UsageError",
         "__version__",
         "check_benchmark",
+        "compare",
         "evaluate",
         "make_env",
         "make_env_config",
@@ -110,6 +112,18 @@ def test_importing_make_env_imports_no_gymnasium() -> None:
     loaded = imported_by("from proctor import make_env")
     assert "proctor" in loaded
     assert not loaded & HEAVY
+
+
+def test_what_a_run_shows_of_itself_needs_no_scipy() -> None:
+    loaded = imported_by(
+        "from proctor.stats.intervals import wilson; from proctor.stats.macro import clustered, stratified; "
+        "from proctor.stats.sequential import BetterRule, PrecisionRule; "
+        "from proctor.stats.steps import step_curve; "
+        "wilson(3, 5); stratified([(3, 5)]); clustered([(3, 5), (4, 5)]); PrecisionRule(0.1).add(True); "
+        "BetterRule().add(True, False); step_curve([]); import proctor.comparison.compare"
+    )
+    assert "numpy" in loaded
+    assert "scipy" not in loaded
 
 
 def test_importing_a_benchmark_never_imports_torch_or_a_simulator() -> None:

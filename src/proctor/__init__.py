@@ -22,6 +22,7 @@ __all__ = [
     "Benchmark",
     "BenchmarkSpec",
     "CheckResult",
+    "Comparison",
     "EnvProcessor",
     "EnvSettings",
     "Episode",
@@ -42,6 +43,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "check_benchmark",
+    "compare",
     "evaluate",
     "make_env",
     "make_env_config",
@@ -54,6 +56,7 @@ _HOME = {
     "BenchmarkSpec": "proctor.benchmarks.protocol",
     "CheckResult": "proctor.conformance.results",
     "EXECUTION": "proctor.config.settings",
+    "Comparison": "proctor.comparison.result",
     "EnvProcessor": "proctor.benchmarks.processors",
     "EnvSettings": "proctor.config.settings",
     "Episode": "proctor.benchmarks.protocol",
@@ -73,6 +76,7 @@ _HOME = {
     "Task": "proctor.benchmarks.protocol",
     "UsageError": "proctor.errors",
     "check_benchmark": "proctor.conformance.check",
+    "compare": "proctor.comparison.compare",
     "evaluate": "proctor.api",
     "make_env": "proctor.vector.make",
     "make_env_config": "proctor.config.load",
@@ -91,6 +95,8 @@ if TYPE_CHECKING:
     from proctor.benchmarks.protocol import Outcome as Outcome
     from proctor.benchmarks.protocol import Simulator as Simulator
     from proctor.benchmarks.protocol import Task as Task
+    from proctor.comparison.compare import compare as compare
+    from proctor.comparison.result import Comparison as Comparison
     from proctor.config.load import make_env_config as make_env_config
     from proctor.config.settings import EXECUTION as EXECUTION
     from proctor.config.settings import AtLeast as AtLeast

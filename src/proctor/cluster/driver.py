@@ -291,7 +291,10 @@ class Nodes:
         grace = self._settings.eval.stop_grace
         self._deadline = time.monotonic() + grace + PATIENCE_SECONDS
         busy = sum(len(member.begun) for member in self._admitted())
-        self._tell(f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once")
+        if not self._interrupts.satisfied:
+            self._tell(
+                f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
+            )
         for member in self._fleet.members:
             member.actor.stop.remote(False)
 

@@ -28,6 +28,7 @@ from proctor.config.settings import (
     Settings,
 )
 from proctor.config.shards import check_shard, from_slurm
+from proctor.config.stopping import OFF, check_stopping
 from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster")
@@ -71,6 +72,7 @@ def build_settings(tree: Nested) -> Settings:
     }
     settings = Settings(**values, **_validate_top(tree))
     check_shard(settings)
+    check_stopping(settings)
     check_cluster(settings)
     return settings
 
@@ -107,6 +109,9 @@ def _settle_names(tree: Nested) -> None:
         if values.get("python") and "/" in str(values["python"]):
             # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
             values["python"] = str(Path(str(values["python"])).expanduser().absolute())
+    rival = str((tree.get("eval") or {}).get("until_better_than") or "none")
+    if rival.lower() not in OFF:
+        tree["eval"]["until_better_than"] = str(Path(rival).expanduser().absolute())
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:

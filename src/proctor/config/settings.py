@@ -92,6 +92,12 @@ class RunSettings:
     num_shards: Annotated[
         int, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
     ] = 1
+    stop_when: Annotated[
+        str, 'end early, "ci<=0.05": when the success rate is known to plus or minus 5 points; none: never'
+    ] = "none"
+    until_better_than: Annotated[
+        str, "run directory of the same tasks and seed: end when this policy is shown to be better, or not to be"
+    ] = "none"
     stop_grace: Annotated[float, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
 
 

@@ -83,6 +83,7 @@ PACKAGES = (
     Package("av", OPTIONS, "12", extra="video", use="videos"),
     Package("hf-libero", OPTIONS, "0.1.4", extra="libero", use="LIBERO", module="libero", slow=True),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
+    Package("scipy", OPTIONS, "1.11", extra="stats", use="comparing runs"),
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),
     Package("lerobot", OPTIONS, "0.5", extra="lerobot", use="checkpoints", slow=True),
     Package("torch", OPTIONS, use="checkpoints", slow=True),

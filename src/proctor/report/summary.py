@@ -15,6 +15,9 @@ from proctor.report.live import duration
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
 
+TASKS_FOR_OTHERS = 5
+"""Fewer tasks say next to nothing about others."""
+
 
 def print_summary(console: Console, evaluation: Evaluation) -> None:
     """Print the table, the errors, where the time went and where the results are."""
@@ -24,7 +27,8 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    for part in (*_errors(evaluation.records), *_silence(evaluation.records), *_time(evaluation)):
+    parts = (_stopped(evaluation), _macro(evaluation), _errors(evaluation.records), _silence(evaluation.records))
+    for part in (*(line for lines in parts for line in lines), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
@@ -83,6 +87,40 @@ def _cells(records: Sequence[EpisodeRecord], with_errors: bool, with_rewards: bo
 def interval(rate: Rate) -> str:
     """Return an interval in percent."""
     return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.episodes else ""
+
+
+def _stopped(evaluation: Evaluation) -> list[Text]:
+    run = evaluation.info["run"]
+    stopped = run.get("stopped")
+    if stopped is None:
+        return []
+    after = f"Stopped after {stopped['episodes']} of {run['n_planned']} episodes"
+    if stopped["decision"] == "precise":
+        known = stopped["interval"]
+        rate = Rate(known["successes"], known["n_episodes"], known["low"], known["high"])
+        return [Text(f"{after}: {stopped['rule']} is reached, the rate is {rate}.")]
+    verdict = {
+        "better": f"{stopped['rule']}",
+        "worse": f"not {stopped['rule']}, but worse",
+        "hopeless": f"the rest of the plan cannot show that it is {stopped['rule']}",
+    }[stopped["decision"]]
+    odds = f"{stopped['wins']} won, {stopped['losses']} lost of the episodes in which they differ"
+    return [Text(f"{after}: {verdict} ({odds}).", style="bold")]
+
+
+def _macro(evaluation: Evaluation) -> list[Text]:
+    macro = evaluation.info["intervals"]["macro"]
+    if macro is None or macro["clustered"] is None or macro["n_tasks"] < TASKS_FOR_OTHERS:
+        return []
+    here, elsewhere = (
+        f"{100 * macro[k]['low']:.1f}–{100 * macro[k]['high']:.1f}" for k in ("stratified", "clustered")
+    )
+    return [
+        Text(
+            f"Average over {macro['n_tasks']} tasks: {100 * macro['value']:.1f} % ({here} for these tasks, "
+            f"{elsewhere} for others of their kind)."
+        )
+    ]
 
 
 def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
