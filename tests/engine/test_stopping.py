@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,22 @@ def test_the_terminal_says_that_and_how_to_go_on(tmp_path: Path) -> None:
     assert "of 180 episodes: ci<=0.12 is reached, the rate is" in text
     assert "--eval.stop_when=none --eval.until_better_than=none" in text
     assert "stopping:" not in text
+
+
+class AtOnce:
+    text = "at once"
+
+    def add(self, episode: Episode, success: bool | None) -> dict[str, Any]:
+        return {"decision": "precise", "success": success}
+
+
+@pytest.mark.parametrize(("told", "stops_after"), [([None, None, None], None), ([None, True, None], 2)])
+def test_where_no_success_was_told_nothing_is_decided(told: list[bool | None], stops_after: int | None) -> None:
+    plan = [Episode(Task("g", 0, "t", "p", 10), index, index) for index in range(3)]
+    prefixed = Prefixed(plan, [AtOnce()])
+    failed = [EpisodeRecord.failed(episode, 1, "e") for episode in plan]
+    prefixed.add(replace(r, status="finished", success=s) for r, s in zip(failed, told, strict=True))
+    assert (prefixed.stop.episodes if prefixed.stop else None) == stops_after
 
 
 class Collects:

@@ -15,7 +15,7 @@ from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
-from proctor.store.records import EpisodeRecord
+from proctor.store.records import EpisodeRecord, silent_tasks
 from proctor.store.result import counted
 from proctor.store.run_directory import DATABASE
 
@@ -84,12 +84,16 @@ def read_run(path: Path) -> StoredRun:
     shard = _SHARD.fullmatch(path.absolute().name)
     if shard:
         plan = shard_of(plan, *map(int, shard.groups()))
+    records = [found[episode.key] for episode in plan if episode.key in found]
+    silent = silent_tasks(records)
+    if records and len(silent) == len({record.key[:2] for record in records}):
+        raise UsageError(f"{path}: its benchmark tells no success, so there is nothing to compare.")
     return StoredRun(
         path=path,
         policy=_policy(directories[0]),
         identity=sources.identity,
         tasks=sources.tasks,
-        records=[found[episode.key] for episode in plan if episode.key in found],
+        records=[record for record in records if record.key[:2] not in silent],
         videos=videos,
         ended=len(ended),
         planned=len(found) if stopped else len(plan),

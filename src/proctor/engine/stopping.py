@@ -125,6 +125,7 @@ class Prefixed:
         self._plan, self._rules = plan, rules
         self._ended: dict[EpisodeKey, EpisodeRecord] = {}
         self._length = 0
+        self._told = False
         self.stop: Stop | None = None
 
     def add(self, records: Iterable[EpisodeRecord]) -> None:
@@ -133,7 +134,7 @@ class Prefixed:
         for episode, success in self._news():
             for rule in self._rules:
                 found = rule.add(episode, success)
-                if found is not None and self.stop is None:
+                if found is not None and self._told and self.stop is None:
                     self.stop = Stop(self._length, rule.text, found)
             if self.stop is not None:
                 return
@@ -142,7 +143,10 @@ class Prefixed:
         while self._length < len(self._plan) and self._plan[self._length].key in self._ended:
             episode = self._plan[self._length]
             self._length += 1
-            yield episode, self._ended[episode.key].success
+            record = self._ended[episode.key]
+            # Some simulators speak of success only when it happens; one that never does is never decided on.
+            self._told = self._told or record.success is not None
+            yield episode, bool(record.success) if record.status == "finished" else None
 
 
 class RuledLedger:
