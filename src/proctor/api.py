@@ -75,7 +75,7 @@ class EvalResult:
         """Return one row per episode. Needs pandas."""
         import pandas as pd
 
-        return pd.DataFrame([record.to_wire() for record in self._records])
+        return pd.DataFrame([record.to_row() for record in self._records])
 
     def __repr__(self) -> str:
         return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"

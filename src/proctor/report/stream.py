@@ -39,7 +39,7 @@ class Stream(Watcher):
 
     def episode(self, record: EpisodeRecord) -> None:
         """An episode's record, as `per_episode` of eval_info.json and the table `episodes` have it."""
-        self._print("episode", **record.to_wire())
+        self._print("episode", **record.to_row())
 
     def progress(self, progress: Progress) -> None:
         """A moment of the run; `prefix` is the rate over the finished prefix of the plan."""
