@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.stats.intervals import CONFIDENCE, Rate, wilson
+from proctor.stats.intervals import CONFIDENCE, Rate, clopper_pearson, wilson
 
 counts = st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -115,3 +115,24 @@ def test_a_rate_shows_k_n_and_its_interval() -> None:
 def test_impossible_counts_are_refused(successes: int, episodes: int) -> None:
     with pytest.raises(ValueError, match=f"{successes} of {episodes}"):
         wilson(successes, episodes)
+
+
+@settings(deadline=None, max_examples=100)
+@given(counts=counts, confidence=st.sampled_from([0.8, 0.95, 0.99]))
+def test_clopper_pearson_agrees_with_statsmodels_and_holds_its_rate(
+    counts: tuple[int, int], confidence: float
+) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    rate = clopper_pearson(*counts, confidence)
+    theirs = proportion_confint(*counts, alpha=1 - confidence, method="beta")
+    assert (rate.low, rate.high) == pytest.approx(tuple(map(float, theirs)), abs=1e-9)
+    assert rate.value is not None
+    assert 0 <= rate.low <= rate.value <= rate.high <= 1
+
+
+def test_a_published_clopper_pearson_interval_is_met() -> None:
+    # Newcombe (1998), Statistics in Medicine 17, table I, method 5.
+    rate = clopper_pearson(81, 263)
+    assert (round(rate.low, 4), round(rate.high, 4)) == (0.2527, 0.3676)
+    assert clopper_pearson(0, 0) == Rate(0, 0, 0.0, 1.0)

@@ -7,6 +7,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
+ALPHA = 0.05
+"""How often a test may call two equal policies different."""
 
 
 class Rate(NamedTuple):
@@ -29,6 +31,19 @@ class Rate(NamedTuple):
         return f"{percent:.1f} % ({self.successes}/{self.episodes}, {100 * self.low:.1f}–{100 * self.high:.1f})"
 
 
+class Estimate(NamedTuple):
+    """A value with its interval: an average of rates, or a difference between two."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of what lies between the ends."""
+        return (self.high - self.low) / 2
+
+
 def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
     """Return the rate with Wilson's score interval, which holds up for few episodes and for rates near 0 or 1.
 
@@ -38,8 +53,7 @@ def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rat
     >>> wilson(0, 0)[2:]
     (0.0, 1.0)
     """
-    if not 0 <= successes <= episodes:
-        raise ValueError(f"successes must lie between 0 and episodes, got {successes} of {episodes}")
+    check_counts(successes, episodes)
     if episodes == 0:
         return Rate(0, 0, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -55,3 +69,28 @@ def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rat
         0.0 if successes == 0 else max(0.0, low),
         1.0 if successes == episodes else min(1.0, high),
     )
+
+
+def clopper_pearson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
+    """Return the rate with Clopper and Pearson's interval: never less sure than it says, and wider. Needs scipy.
+
+    >>> rate = clopper_pearson(8, 10)
+    >>> round(rate.low, 3), round(rate.high, 3)
+    (0.444, 0.975)
+    """
+    from scipy.special import betaincinv
+
+    check_counts(successes, episodes)
+    failures, tail = episodes - successes, (1 - confidence) / 2
+    return Rate(
+        successes,
+        episodes,
+        float(betaincinv(successes, failures + 1, tail)) if successes else 0.0,
+        float(betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0,
+    )
+
+
+def check_counts(successes: int, episodes: int) -> None:
+    """Refuse counts that cannot be."""
+    if not 0 <= successes <= episodes:
+        raise ValueError(f"successes must lie between 0 and episodes, got {successes} of {episodes}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -80,7 +81,7 @@ class EpisodeTable:
         self.path = path
         with _explained(path):
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
-            where = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            where = f"{path.absolute().as_uri()}?mode={_reading(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
         try:
             if not read_only:
@@ -285,6 +286,14 @@ def is_begun(path: Path) -> bool:
             database.close()
     except sqlite3.Error:
         return True
+
+
+def _reading(path: Path) -> str:
+    """How to open a file that is only looked at."""
+    log = path.with_name(f"{path.name}-wal")
+    # Even a reader of a write-ahead log makes files beside it. Where it may not, in somebody else's directory, the
+    # file can still be read as it is, if no writer has left anything in the log.
+    return "ro" if log.exists() or os.access(path.parent, os.W_OK) else "ro&immutable=1"
 
 
 @contextmanager

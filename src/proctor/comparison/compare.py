@@ -1,0 +1,212 @@
+"""From two or more run directories to verdicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proctor.comparison.circumstances import differing
+from proctor.comparison.pairing import Matched, count_pairs, match
+from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
+from proctor.comparison.runs import StoredRun, read_run
+from proctor.errors import UsageError
+from proctor.stats.intervals import ALPHA, wilson
+from proctor.stats.macro import clustered_difference
+from proctor.stats.many import compact_letters, holm
+from proctor.stats.paired import compare_pairs
+from proctor.stats.planning import paired_episodes, unpaired_episodes
+from proctor.stats.unpaired import compare_rates
+from proctor.store.records import success_rate
+
+if TYPE_CHECKING:
+    from proctor.api import EvalResult
+
+
+def compare(
+    first: str | os.PathLike[str] | EvalResult,
+    second: str | os.PathLike[str] | EvalResult,
+    *,
+    tasks: Sequence[str] = (),
+    alpha: float = ALPHA,
+) -> Comparison:
+    """Compare a run with a baseline, on the seeds that they share. Needs scipy.
+
+    Args:
+        first: the baseline: a run directory, or what `evaluate` returned.
+        second: the run that may be better or worse.
+        tasks: names of tasks; all that the runs share if none are given.
+        alpha: how often equal policies may be called different.
+
+    Raises:
+        UsageError: a directory holds no run, or the runs share no task.
+    """
+    paths = [Path(getattr(run, "path", run)) for run in (first, second)]  # type: ignore[arg-type]
+    return compare_many(paths, tasks=tasks, alpha=alpha).comparisons[0]
+
+
+def compare_many(
+    paths: Sequence[Path], *, tasks: Sequence[str] = (), alpha: float = ALPHA, all_pairs: bool = False
+) -> Comparisons:
+    """Compare every run with the first, or each with each; Holm's correction is over all comparisons together."""
+    try:
+        import scipy.special  # noqa: F401
+    except ImportError:
+        raise UsageError("comparing runs needs scipy: pip install 'proctor[stats]'") from None
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha={alpha}: expected a number between 0 and 1, such as 0.05.")
+    if len(paths) < 2:
+        raise UsageError("name two runs or more: the baseline first.")
+    runs = [read_run(path) for path in paths]
+    places = [(a, b) for a, b in combinations(range(len(runs)), 2) if all_pairs or a == 0]
+    found = _adjusted([_judge(runs[a], runs[b], tasks, alpha) for a, b in places], alpha)
+    return Comparisons(runs, found, _letters(runs, places, found) if all_pairs else None, alpha)
+
+
+def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: float) -> Comparison:
+    tasks = match(first, second, wanted)
+    paired = any(task.shared() for task in tasks)
+    judged = [task for task in tasks if task.shared()] if paired else tasks
+    if not judged:
+        raise UsageError(f"{first.path} and {second.path} share no task on which both finished an episode.")
+    rows = [_row("task", task.name, task.group, [task], paired, alpha) for task in judged]
+    groups = list(dict.fromkeys(task.group for task in judged))
+    for group in groups:
+        members = [task for task in judged if task.group == group]
+        if 1 < len(members) < len(judged):
+            rows.append(_row("group", group, group, members, paired, alpha))
+    rows.append(_row("overall", "all", "", judged, paired, alpha))
+    return Comparison(
+        first=first,
+        second=second,
+        paired=paired,
+        rows=rows,
+        disagreements=[found for task in judged for found in _disagreements(first, second, task)]
+        if paired
+        else [],
+        left_out=sum(_left_out(task) for task in tasks),
+        circumstances=differing(first, second),
+        notes=_notes(first, second, paired, len(tasks)),
+        alpha=alpha,
+    )
+
+
+def _row(kind: Kind, name: str, group: str, tasks: Sequence[Matched], paired: bool, alpha: float) -> Row:
+    parts = [task.shared() if paired else [] for task in tasks]
+    if paired:
+        pairs = count_pairs([pair for part in parts for pair in part])
+        first = wilson(pairs.both + pairs.first, pairs.episodes, 1 - alpha)
+        second = wilson(pairs.both + pairs.second, pairs.episodes, 1 - alpha)
+        compared = compare_pairs(pairs, alpha)
+        apart = [(p.second - p.first) / p.episodes for p in map(count_pairs, parts)]
+    else:
+        first, second = (
+            wilson(rate.successes, rate.episodes, 1 - alpha)
+            for rate in (
+                success_rate(record for task in tasks for record in task.first),
+                success_rate(record for task in tasks for record in task.second),
+            )
+        )
+        pairs = None
+        compared = compare_rates(first[:2], second[:2], alpha)
+        rates = [(success_rate(task.first).value, success_rate(task.second).value) for task in tasks]
+        apart = [b - a for a, b in rates if a is not None and b is not None]
+    return Row(
+        kind,
+        name,
+        group,
+        len(tasks),
+        first,
+        second,
+        pairs,
+        compared.difference,
+        compared.p_value,
+        elsewhere=clustered_difference(apart, 1 - alpha) if kind == "overall" else None,
+    )
+
+
+def _adjusted(comparisons: Sequence[Comparison], alpha: float) -> list[Comparison]:
+    """Return the comparisons with verdicts: rows of one kind are one family, over all comparisons."""
+    rows = {(at, place): row for at, one in enumerate(comparisons) for place, row in enumerate(one.rows)}
+    for kind in ("task", "group", "overall"):
+        family = [key for key, row in rows.items() if row.kind == kind]
+        for key, value in zip(family, holm([rows[key].p_value for key in family]), strict=True):
+            rows[key] = _verdict(replace(rows[key], adjusted=value), alpha, len(family))
+    return [
+        replace(one, rows=[rows[at, place] for place in range(len(one.rows))])
+        for at, one in enumerate(comparisons)
+    ]
+
+
+def _verdict(row: Row, alpha: float, family: int) -> Row:
+    if row.adjusted <= alpha:
+        verdict: Verdict = "better" if row.difference.value > 0 else "worse"
+        return replace(row, verdict=verdict)
+    # To be told among many, a row must pass the strictest of Holm's steps.
+    strict = alpha / family
+    if row.pairs is not None:
+        disagreement = (row.pairs.first + row.pairs.second) / (row.pairs.episodes or 1)
+        return replace(row, needed=paired_episodes(row.difference.value, disagreement, strict))
+    rates = row.first.value, row.second.value
+    if rates[0] is None or rates[1] is None:
+        return row
+    return replace(row, needed=unpaired_episodes(rates[0], rates[1], strict))
+
+
+def _disagreements(first: StoredRun, second: StoredRun, task: Matched) -> list[Disagreement]:
+    return [
+        Disagreement(
+            task.name,
+            ours.episode_index,
+            ours.seed,
+            "first" if ours.success else "second",
+            first.videos.get(ours.key),
+            second.videos.get(theirs.key),
+        )
+        for ours, theirs in task.shared()
+        if ours.success != theirs.success
+    ]
+
+
+def _left_out(task: Matched) -> int:
+    """Return how many episodes both runs have, one of them as an error."""
+    ours = {(record.episode_index, record.seed): record.status for record in task.first}
+    theirs = {(record.episode_index, record.seed): record.status for record in task.second}
+    return sum("error" in (ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
+
+
+def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int) -> list[str]:
+    notes = []
+    for run in (first, second):
+        if not run.complete:
+            notes.append(
+                f"{run.path} is not complete ({run.ended} of {run.planned} episodes). Compared are the first "
+                f"{len(run.records)} of its plan: among the others that have ended, quick successes are too many."
+            )
+        apart = len(run.tasks) - tasks
+        if apart:
+            notes.append(f"{run.path} has {apart} more {'task' if apart == 1 else 'tasks'}, not compared.")
+    if not paired:
+        seeds = first.identity["seed"], second.identity["seed"]
+        notes.append(
+            f"No episode is shared (seeds {seeds[0]} and {seeds[1]}), so the test is the weaker unpaired one. "
+            "Run both with the same --seed."
+        )
+    return notes
+
+
+def _letters(
+    runs: Sequence[StoredRun], places: Sequence[tuple[int, int]], comparisons: Sequence[Comparison]
+) -> list[str]:
+    order = sorted(range(len(runs)), key=lambda place: -(success_rate(runs[place].records).value or 0.0))
+    rank = {place: at for at, place in enumerate(order)}
+    told = {
+        (min(rank[a], rank[b]), max(rank[a], rank[b]))
+        for (a, b), comparison in zip(places, comparisons, strict=True)
+        if comparison.verdict != "cannot tell"
+    }
+    letters = compact_letters(len(runs), told)
+    return [letters[rank[place]] for place in range(len(runs))]

@@ -1,0 +1,112 @@
+"""A stored run as a comparison sees it: read-only, and only the episodes that are a fair sample."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.benchmarks.protocol import EpisodeKey, Task
+from proctor.config.files import read_run_settings
+from proctor.engine.plan import make_plan, shard_of
+from proctor.errors import StoreError, UsageError
+from proctor.stats.intervals import Rate, wilson
+from proctor.store.episodes import EpisodeTable
+from proctor.store.identity import Identity
+from proctor.store.merge import check_runs, find_runs
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import DATABASE
+
+_SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What is known of a run.
+
+    `records` are in plan order, errors among them. Of a run that is not complete they are the finished *prefix* of
+    its plan (of each shard's): among the episodes that happen to have ended there are too many quick successes,
+    and a comparison on them would flatter the unfinished run.
+    """
+
+    path: Path
+    policy: str
+    identity: Identity
+    tasks: Sequence[Task]
+    records: Sequence[EpisodeRecord]
+    videos: Mapping[EpisodeKey, Path]
+    ended: int
+    planned: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode ended."""
+        return self.ended == self.planned
+
+    @property
+    def errors(self) -> int:
+        """How many of the records are of episodes that could not be run."""
+        return sum(record.status == "error" for record in self.records)
+
+    def rate(self, confidence: float) -> Rate:
+        """Return the rate over the finished ones of its records."""
+        finished = [record for record in self.records if record.status == "finished"]
+        return wilson(sum(bool(record.success) for record in finished), len(finished), confidence)
+
+
+def read_run(path: Path) -> StoredRun:
+    """Read the run in a directory, with the shards that lie below it. Raises `UsageError` if there is none."""
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such run directory.")
+    directories = find_runs([path])
+    try:
+        sources = check_runs(directories, path.absolute())
+        found: dict[EpisodeKey, EpisodeRecord] = {}
+        videos: dict[EpisodeKey, Path] = {}
+        ended: set[EpisodeKey] = set()
+        for directory in directories:
+            prefix, keys = _fair(directory, sources.tasks)
+            ended |= keys
+            for record in prefix:
+                if record.key not in found or found[record.key].status == "error":
+                    found[record.key] = record
+                    if record.video_path and (directory / record.video_path).exists():
+                        videos[record.key] = directory / record.video_path
+    except StoreError as error:
+        raise UsageError(f"{path} cannot be compared: {error.__cause__ or error}") from error
+    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+    shard = _SHARD.fullmatch(path.absolute().name)
+    if shard:
+        plan = shard_of(plan, *map(int, shard.groups()))
+    return StoredRun(
+        path=path,
+        policy=_policy(directories[0]),
+        identity=sources.identity,
+        tasks=sources.tasks,
+        records=[found[episode.key] for episode in plan if episode.key in found],
+        videos=videos,
+        ended=len(ended),
+        planned=len(plan),
+    )
+
+
+def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], set[EpisodeKey]]:
+    """Return the finished prefix of a directory's own plan, and everything that has ended there."""
+    with EpisodeTable(directory / DATABASE, read_only=True) as table:
+        records = {record.key: record for record in table.records()}
+        plan = make_plan(tasks, table.meta("n_episodes") or 0, table.meta("identity")["seed"])
+    shard = _SHARD.fullmatch(directory.name)
+    if shard:
+        plan = shard_of(plan, *map(int, shard.groups()))
+    prefix = []
+    for episode in plan:
+        if episode.key not in records:
+            break
+        prefix.append(records[episode.key])
+    return prefix, {episode.key for episode in plan if episode.key in records}
+
+
+def _policy(directory: Path) -> str:
+    policy = read_run_settings(directory)["policy"]
+    return str(policy.get("path") or policy.get("type"))
