@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -290,10 +289,11 @@ def is_begun(path: Path) -> bool:
 
 def _reading(path: Path) -> str:
     """How to open a file that is only looked at."""
+    # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
+    # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Without logs, on network
+    # file systems, one cannot tell, and no files are made.
     log = path.with_name(f"{path.name}-wal")
-    # Even a reader of a write-ahead log makes files beside it. Where it may not, in somebody else's directory, the
-    # file can still be read as it is, if no writer has left anything in the log.
-    return "ro" if log.exists() or os.access(path.parent, os.W_OK) else "ro&immutable=1"
+    return "ro" if log.exists() or is_network(path) else "ro&immutable=1"
 
 
 @contextmanager
