@@ -36,6 +36,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Actions",
         "Benchmark",
         "BenchmarkSpec",
+        "Comparison",
         "EnvProcessor",
         "Episode",
         "EpisodeRecord",
@@ -50,6 +51,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Simulator",
         "Task",
         "__version__",
+        "compare",
         "evaluate",
     ]
 
@@ -93,6 +95,18 @@ def test_importing_the_coordinator_imports_no_simulator_and_no_model() -> None:
     loaded = imported_by("import proctor.engine.coordinator")
     assert "proctor" in loaded
     assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av", "scipy", "pandas"}
+
+
+def test_what_a_run_shows_of_itself_needs_no_scipy() -> None:
+    loaded = imported_by(
+        "from proctor.stats.intervals import wilson; from proctor.stats.macro import clustered, stratified; "
+        "from proctor.stats.sequential import BetterRule, PrecisionRule; "
+        "from proctor.stats.steps import step_curve; "
+        "wilson(3, 5); stratified([(3, 5)]); clustered([(3, 5), (4, 5)]); PrecisionRule(0.1).add(True); "
+        "BetterRule().add(True, False); step_curve([]); import proctor.comparison.compare"
+    )
+    assert "numpy" in loaded
+    assert "scipy" not in loaded
 
 
 def test_importing_a_benchmark_never_imports_torch_or_a_simulator() -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Actions",
     "Benchmark",
     "BenchmarkSpec",
+    "Comparison",
     "EnvProcessor",
     "Episode",
     "EpisodeRecord",
@@ -33,6 +34,7 @@ __all__ = [
     "Simulator",
     "Task",
     "__version__",
+    "compare",
     "evaluate",
 ]
 
@@ -40,6 +42,7 @@ _HOME = {
     "Actions": "proctor.policies.protocol",
     "Benchmark": "proctor.benchmarks.protocol",
     "BenchmarkSpec": "proctor.benchmarks.protocol",
+    "Comparison": "proctor.comparison.result",
     "EnvProcessor": "proctor.benchmarks.processors",
     "Episode": "proctor.benchmarks.protocol",
     "EpisodeRecord": "proctor.store.records",
@@ -53,6 +56,7 @@ _HOME = {
     "Rate": "proctor.stats.intervals",
     "Simulator": "proctor.benchmarks.protocol",
     "Task": "proctor.benchmarks.protocol",
+    "compare": "proctor.comparison.compare",
     "evaluate": "proctor.api",
 }
 
@@ -68,6 +72,8 @@ if TYPE_CHECKING:
     from proctor.benchmarks.protocol import Outcome as Outcome
     from proctor.benchmarks.protocol import Simulator as Simulator
     from proctor.benchmarks.protocol import Task as Task
+    from proctor.comparison.compare import compare as compare
+    from proctor.comparison.result import Comparison as Comparison
     from proctor.errors import ProctorError as ProctorError
     from proctor.policies.protocol import Actions as Actions
     from proctor.policies.protocol import Policy as Policy

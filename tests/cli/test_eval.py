@@ -70,6 +70,14 @@ def test_the_result_is_a_table_with_intervals_and_the_path_of_the_file(tmp_path:
     assert "start-up" in done.stdout
 
 
+def test_of_many_tasks_the_average_is_told_for_these_and_for_others(tmp_path: Path) -> None:
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", task="a,b,c,d,e", n_episodes=1, display="plain")))
+    assert done.returncode == 0, done.stderr
+    macro = json.loads((tmp_path / "run" / "eval_info.json").read_text())["intervals"]["macro"]
+    assert f"Average over 5 tasks: {100 * macro['value']:.1f} %" in done.stdout
+    assert f"{100 * macro['clustered']['high']:.1f} for others of their kind" in done.stdout
+
+
 def test_a_second_run_of_the_same_command_runs_nothing_and_says_the_same(tmp_path: Path) -> None:
     arguments = ["eval", *flags(tiny_tree(tmp_path / "run"))]
     first, second = run_cli(*arguments), run_cli(*arguments)

@@ -30,7 +30,7 @@ def test_the_bounds_are_those_of_pyproject() -> None:
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     extras = project["optional-dependencies"]
     assert {requirement(p) for p in PACKAGES if p.section == "core"} == set(project["dependencies"])
-    for extra in ("metaworld", "video", "remote", "pandas", "lerobot"):
+    for extra in ("metaworld", "video", "remote", "stats", "pandas", "lerobot"):
         ours = {requirement(package) for package in PACKAGES if package.extra == extra}
         assert ours == {line.partition(";")[0] for line in extras[extra]}
 

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -454,3 +455,23 @@ def test_closing_leaves_no_descriptor(path: Path) -> None:
         except OSError:
             continue  # the listing's own descriptor
     assert not [target for target in open_files if target.startswith(str(path))]
+
+
+def test_a_run_in_somebody_elses_directory_can_be_read() -> None:
+    # Below /tmp, because the directories that pytest makes are closed to the user that this becomes.
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        with EpisodeTable(place / "run.sqlite") as table:
+            table.write([finished(0), finished(1)])
+        place.chmod(0o555)
+        code = (
+            "import os, sys; from pathlib import Path; from proctor.store.episodes import EpisodeTable\n"
+            "os.getuid() or os.setuid(65534)\n"
+            "with EpisodeTable(Path(sys.argv[1]), read_only=True) as table: print(len(table.records()))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(place / "run.sqlite")], capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "2\n", done.stderr
+        assert [path.name for path in place.iterdir()] == ["run.sqlite"]
+        place.chmod(0o755)

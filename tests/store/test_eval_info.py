@@ -191,6 +191,15 @@ def test_every_rate_has_its_wilson_interval(outcomes: list[list[bool | None]]) -
         assert entry == {**where, **expected(number)}
 
 
+def test_the_average_over_tasks_counts_each_task_alike() -> None:
+    records = records_of([[True, True], [True, None], [False]])
+    macro = build(records)["intervals"]["macro"]
+    assert (macro["value"], macro["n_tasks"]) == (pytest.approx(2 / 3), 3)
+    assert macro["clustered"]["low"] <= macro["stratified"]["low"] < 2 / 3
+    assert build(records_of([[True], [None], []]))["intervals"]["macro"]["clustered"] is None
+    assert build([])["intervals"]["macro"] is None
+
+
 @settings(deadline=None, max_examples=30)
 @given(outcomes=outcomes, seed=st.integers(0, 999))
 def test_the_order_in_which_episodes_ended_does_not_show(outcomes: list[list[bool | None]], seed: int) -> None:

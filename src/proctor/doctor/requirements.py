@@ -82,6 +82,7 @@ PACKAGES = (
     Package("metaworld", META_WORLD, "3.0.0", extra="metaworld"),
     Package("av", OPTIONS, "12", extra="video", use="videos"),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
+    Package("scipy", OPTIONS, "1.11", extra="stats", use="comparing runs"),
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),
     Package("lerobot", OPTIONS, "0.5", extra="lerobot", use="checkpoints", slow=True),
     Package("torch", OPTIONS, use="checkpoints", slow=True),

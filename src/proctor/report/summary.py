@@ -15,6 +15,9 @@ from proctor.report.live import duration
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
 
+TASKS_FOR_OTHERS = 5
+"""Fewer tasks say next to nothing about others."""
+
 
 def print_summary(console: Console, evaluation: Evaluation) -> None:
     """Print the table, the errors, where the time went and where the results are."""
@@ -24,7 +27,7 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    for part in (*_errors(evaluation.records), *_time(evaluation)):
+    for part in (*_macro(evaluation), *_errors(evaluation.records), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
@@ -75,6 +78,21 @@ def _cells(records: Sequence[EpisodeRecord], with_errors: bool) -> list[str]:
 def interval(rate: Rate) -> str:
     """Return an interval in percent."""
     return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.episodes else ""
+
+
+def _macro(evaluation: Evaluation) -> list[Text]:
+    macro = evaluation.info["intervals"]["macro"]
+    if macro is None or macro["clustered"] is None or macro["n_tasks"] < TASKS_FOR_OTHERS:
+        return []
+    here, elsewhere = (
+        f"{100 * macro[k]['low']:.1f}–{100 * macro[k]['high']:.1f}" for k in ("stratified", "clustered")
+    )
+    return [
+        Text(
+            f"Average over {macro['n_tasks']} tasks: {100 * macro['value']:.1f} % ({here} for these tasks, "
+            f"{elsewhere} for others of their kind)."
+        )
+    ]
 
 
 def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from proctor.benchmarks.protocol import Task
 from proctor.stats.intervals import CONFIDENCE, Rate
+from proctor.stats.macro import clustered, stratified
 from proctor.store.records import SPANS, EpisodeRecord, rate_if_errors_failed, success_rate
 
 _PER_EPISODE = (
@@ -64,6 +65,7 @@ def build_eval_info(
                 | _interval(success_rate(by_task[task]))
                 for task in tasks
             ],
+            "macro": _macro([success_rate(by_task[task])[:2] for task in tasks]),
         },
         "timing": timing(ordered, wall_seconds, startup_seconds),
         "versions": versions,
@@ -121,6 +123,19 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _percent(rate: Rate) -> float | None:
     return None if rate.value is None else 100 * rate.value
+
+
+def _macro(counts: Sequence[tuple[int, int]]) -> dict[str, Any] | None:
+    """The average over tasks, each counting alike: for these tasks, and for others of their kind."""
+    inside, across = stratified(counts), clustered(counts)
+    if inside is None:
+        return None
+    return {
+        "value": inside.value,
+        "n_tasks": sum(episodes > 0 for _, episodes in counts),
+        "stratified": {"low": inside.low, "high": inside.high},
+        "clustered": None if across is None else {"low": across.low, "high": across.high},
+    }
 
 
 def _interval(rate: Rate) -> dict[str, Any]:
