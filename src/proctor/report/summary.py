@@ -11,6 +11,7 @@ from rich.text import Text
 
 from proctor.engine.evaluation import Evaluation
 from proctor.report.console import count
+from proctor.report.ending import Written
 from proctor.report.live import duration
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
@@ -19,7 +20,7 @@ TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
 
 
-def print_summary(console: Console, evaluation: Evaluation) -> None:
+def print_summary(console: Console, evaluation: Evaluation, report: Written) -> None:
     """Print the table, the errors, where the time went and where the results are."""
     if evaluation.records:
         console.print(_table(evaluation))
@@ -31,6 +32,10 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
+    if report.path is not None:
+        console.print(Text(f"report:  {report.path}"), soft_wrap=True)
+    if report.problem is not None:
+        console.print(Text(report.problem, style="yellow"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
     if not evaluation.info["run"]["reproducible"]:

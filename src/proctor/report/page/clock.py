@@ -156,9 +156,14 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
             words = [] if many else [element("title", _words(record))]
             marks.append(
                 element(
-                    "rect", *words, x=percent(start / time.total), y=top + 1,
-                    width=percent((end - start) / time.total), height=_LANE - 3, class_=f"lane {outcome(record)}",
-                )  # fmt: skip
+                    "rect",
+                    *words,
+                    x=percent(start / time.total),
+                    y=top + 1,
+                    width=percent((end - start) / time.total),
+                    height=_LANE - 3,
+                    class_=f"lane {outcome(record)}",
+                )
             )
     pauses = [
         element("line", x1=percent(b / time.total), x2=percent(b / time.total), y1=0, y2=height, class_="pause")
@@ -184,4 +189,3 @@ def _words(record: EpisodeRecord) -> str:
         f"{record.task} episode {record.episode_index}: {outcome(record)}, {record.steps} steps, "
         f"{record.seconds:.2f} s"
     )
-

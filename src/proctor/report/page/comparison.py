@@ -43,8 +43,15 @@ class DisagreementRow(NamedTuple):
     videos: Sequence[tuple[str, str]]
 
 
+class Differences(NamedTuple):
+    """Rows whose bars reach so many points to either side of zero."""
+
+    reach: int
+    rows: Sequence[DifferenceRow]
+
+
 class ComparisonView(NamedTuple):
-    """One run against the first, as the template shows it. Bars reach `reach` points to either side."""
+    """One run against the first, as the template shows it."""
 
     first: str
     second: str
@@ -52,37 +59,41 @@ class ComparisonView(NamedTuple):
     scope: str
     warnings: Sequence[str]
     asides: Sequence[str]
-    reach: int
-    parts: Sequence[tuple[str, Sequence[DifferenceRow]]]
+    totals: Differences
+    tasks: Differences
+    """Those that could be told apart first, then by how far they are apart."""
     disagreements: Sequence[DisagreementRow]
+
+    @property
+    def told(self) -> int:
+        """How many tasks could be told apart."""
+        return sum(row.verdict != "cannot tell" for row in self.tasks.rows)
 
 
 def comparison_views(paths: Sequence[Path], output: Path) -> list[ComparisonView]:
     """Compare every run with the first. Raises `UsageError` where they cannot be compared, or without scipy."""
     found = compare_many(paths)
+    tests = sum(row.kind == "task" for one in found.comparisons for row in one.rows)
     return [
-        _view(one, letter(place + 1), len(found.comparisons), output)
+        _view(one, letter(place + 1), (len(found.comparisons), tests), output)
         for place, one in enumerate(found.comparisons)
     ]
 
 
-def _view(one: Comparison, second: str, comparisons: int, output: Path) -> ComparisonView:
-    first = letter(0)
-    ends = [abs(end) for row in one.rows for end in (row.difference.low, row.difference.high)]
-    reach = next(step for step in (0.1, 0.25, 0.5, 1.0) if max(ends, default=1.0) <= step or step == 1.0)
-    parts = [
-        (kind, [_row(row, reach) for row in one.rows if row.kind == kind])
-        for kind in ("task", "group", "overall")
-    ]
+def _view(one: Comparison, second: str, family: tuple[int, int], output: Path) -> ComparisonView:
+    first, (comparisons, tests) = letter(0), family
+    tasks = [row for row in one.rows if row.kind == "task"]
+    tasks.sort(key=lambda row: (row.verdict == "cannot tell", -abs(row.difference.value)))
+    totals = [row for kind in ("overall", "group") for row in one.rows if row.kind == kind]
     return ComparisonView(
         first=first,
         second=second,
         sentence=words.sentence(one, first, second, comparisons),
         scope=words.scope(one, first, second),
         warnings=[line.strip() for line in words.warnings(one, first, second)],
-        asides=list(words.asides(one)),
-        reach=round(100 * reach),
-        parts=[part for part in parts if part[1]],
+        asides=list(words.asides(one, tests)),
+        totals=_differences(totals),
+        tasks=_differences(tasks),
         disagreements=[
             DisagreementRow(
                 found.task,
@@ -99,9 +110,15 @@ def _view(one: Comparison, second: str, comparisons: int, output: Path) -> Compa
     )
 
 
+def _differences(rows: Sequence[Compared]) -> Differences:
+    furthest = max((abs(end) for row in rows for end in row.difference[1:]), default=1.0)
+    reach = next((step for step in (0.1, 0.25, 0.5) if furthest <= step), 1.0)
+    return Differences(round(100 * reach), [_row(row, reach) for row in rows])
+
+
 def _row(row: Compared, reach: float) -> DifferenceRow:
     return DifferenceRow(
-        name=f"group {row.name}" if row.kind == "group" else row.name,
+        name=row.name if row.kind == "task" else "all tasks" if row.kind == "overall" else f"group {row.name}",
         episodes=words.episodes(row),
         first=words.rate(row.first.value),
         second=words.rate(row.second.value),

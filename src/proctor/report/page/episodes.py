@@ -29,6 +29,8 @@ class Card(NamedTuple):
     source: str
     link: str
     """Where the video lies, if it is not inside the file."""
+    folded: bool = False
+    """Whether all went well, so that few will want to see it."""
 
 
 class Failures(NamedTuple):
@@ -67,11 +69,15 @@ def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], i
             found.append(
                 Card(place, record, outcome(record), prompts[record.key[:2]], source, "" if embed else source)
             )
-    # Of several runs, the same episode side by side.
-    rank = {card.record.task: place for place, card in reversed(list(enumerate(found)))}
-    if len(runs) > 1:
+    if len(runs) > 1:  # the same episode side by side
+        rank = {card.record.task: place for place, card in reversed(list(enumerate(found)))}
         found.sort(key=lambda card: (rank[card.record.task], card.record.episode_index, card.run))
-    return found, more
+    troubled = {_which(card.record) for card in found if card.outcome != "success"}
+    return [card._replace(folded=bool(troubled) and _which(card.record) not in troubled) for card in found], more
+
+
+def _which(record: EpisodeRecord) -> tuple[str, int]:
+    return record.task, record.episode_index
 
 
 def _embedded(video: Path) -> str:

@@ -26,7 +26,7 @@ from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.steps import StepCurve
 from proctor.store.rewards import RewardCurve
 
-_BAR, _GAP = 10, 4
+_BAR, _LINE = 10, 20
 _CURVE_HEIGHT, _CURVE_TOP = 260, 16
 _PANEL_HEIGHT, _PANEL_TOP = 104, 6
 _CURVE_POINTS = 96
@@ -44,14 +44,14 @@ def rate_bars(rates: Sequence[tuple[Rate | None, str]]) -> Markup:
     """Return a bar with its interval for each rate, for a cell of a table, whose other cells have the numbers."""
     marks: list[Markup] = []
     for place, (rate, class_) in enumerate(rates):
-        top = place * (_BAR + _GAP) + 2
+        top = place * _LINE + (_LINE - _BAR) / 2
         marks.append(element("rect", x="0", y=top, width="100%", height=_BAR, class_="track"))
         if rate is not None and rate.value is not None:
             marks.append(
                 element("rect", x="0", y=top, width=percent(rate.value), height=_BAR, class_=f"bar {class_}")
             )
             marks += _whisker(rate.low, rate.high, top + _BAR / 2, _BAR / 2 - 1)
-    height = len(rates) * (_BAR + _GAP)
+    height = len(rates) * _LINE
     return element("svg", *marks, class_="figure bars", width="100%", height=height, aria_hidden="true")
 
 
@@ -66,9 +66,7 @@ def _whisker(low: float, high: float, y: float, cap: float) -> list[Markup]:
 def headline_bar(rate: Rate, class_: str) -> Markup:
     """Return a scale from 0 to 100 with the rate's interval on it."""
     ticks = [element("line", x1=percent(x / 4), x2=percent(x / 4), y1=0, y2=22, class_="grid") for x in range(5)]
-    words = [
-        label(f"{25 * x} %" if x in (0, 4) else f"{25 * x}", x / 4, 38, anchor(x / 4)) for x in range(5)
-    ]
+    words = [label(f"{25 * x} %" if x in (0, 4) else f"{25 * x}", x / 4, 38, anchor(x / 4)) for x in range(5)]
     marks = []
     if rate.value is not None:
         marks = [
@@ -83,6 +81,7 @@ def headline_bar(rate: Rate, class_: str) -> Markup:
 
 def difference_bar(difference: Estimate, reach: float) -> Markup:
     """Return a difference with its interval around a zero line, on a scale of plus and minus `reach`."""
+
     def place(value: float) -> float:
         return 0.5 + 0.5 * max(-1.0, min(1.0, value / reach))
 
@@ -164,7 +163,9 @@ def reward_panel(ident: str, title: str, lines: Sequence[RewardLine]) -> Markup:
     last = max(line.curve.steps for line in lines)
     plot = _PANEL_HEIGHT - _PANEL_TOP - 18
     paths = [
-        element("path", element("title", name), d=_reward_path(curve, last, low, high), class_=f"curve thin {kind}")
+        element(
+            "path", element("title", name), d=_reward_path(curve, last, low, high), class_=f"curve thin {kind}"
+        )
         for name, kind, curve in lines
     ]
     text = f"Reward per step from {tidy(low)} to {tidy(high)}. " + " ".join(f"{line.name}." for line in lines)
@@ -224,4 +225,3 @@ def tidy(value: float) -> str:
     ('0.123', '1500', '0')
     """
     return f"{value:.0f}" if abs(value) >= 1000 and abs(value) < 1e6 else f"{value + 0.0:.3g}"
-

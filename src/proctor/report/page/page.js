@@ -57,14 +57,11 @@
   }
   for (const group of all(".filters")) {
     group.hidden = false;
-    for (const button of all("[data-filter]", group)) {
-      button.addEventListener("click", () => {
-        for (const other of all("[data-filter]", group)) other.setAttribute("aria-pressed", String(other === button));
-        for (const card of all(".gallery > li")) {
-          card.hidden = button.dataset.filter !== "all" && card.dataset.kind !== button.dataset.filter;
-        }
-      });
-    }
+    const search = group.querySelector("input");
+    search.addEventListener("input", () => {
+      const wanted = search.value.trim().toLowerCase();
+      for (const card of all(".gallery > li")) card.hidden = !card.dataset.task.toLowerCase().includes(wanted);
+    });
     all(".end-all", group)[0]?.addEventListener("click", () => {
       for (const video of all(".gallery > li:not([hidden]) video")) toEnd(video);
     });

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Page:
     version: str = proctor.__version__
     shown_panels: int = SHOWN_PANELS
 
-    @property
+    @cached_property
     def several(self) -> bool:
         """Whether runs stand side by side."""
         return len(self.views) > 1
@@ -83,21 +83,20 @@ class Page:
             "media-src 'self' file: data:; img-src 'self' data:; base-uri 'none'; form-action 'none'"
         )
 
-    @property
+    @cached_property
+    def with_rates(self) -> bool:
+        """Whether any task tells success."""
+        return any(view.result.rate.episodes or not view.result.finished for view in self.views)
+
+    @cached_property
     def with_errors(self) -> bool:
         """Whether the table of tasks has a column for errors."""
         return any(view.result.errors for view in self.views)
 
-    @property
+    @cached_property
     def with_rewards(self) -> bool:
         """Whether it has one for rewards: where nobody tells success, they are all there is."""
         return any(len(telling(view.run.fair)) < len(view.run.fair) for view in self.views)
-
-    @property
-    def card_kinds(self) -> list[tuple[str, int]]:
-        """The outcomes that can be filtered for, with their numbers."""
-        kinds = Counter(card.outcome for card in self.cards)
-        return [("all", len(self.cards)), *((k, kinds[k]) for k in ("failure", "unknown", "success") if kinds[k])]
 
     @property
     def curve_kinds(self) -> list[str]:
@@ -231,7 +230,8 @@ def _series(runs: Sequence[Run]) -> list[Series]:
 
 
 def _bars(results: Sequence[Result | None]) -> Markup:
-    return rate_bars([(result and result.rate, f"run-{place}") for place, result in enumerate(results)])
+    rates = [None if result is None else result.rate for result in results]
+    return rate_bars([(rate, f"run-{place}") for place, rate in enumerate(rates)])
 
 
 def _asset(name: str) -> Markup:

@@ -133,7 +133,7 @@ def _facts(run: Run, result: Result) -> list[Fact]:
             Fact(
                 "Average over tasks",
                 f"{100 * average.value:.1f} %",
-                f"{100 * average.low:.1f}–{100 * average.high:.1f}, tasks alike",
+                f"{100 * average.low:.1f}–{100 * average.high:.1f}, each task alike",
             )
         )
     if result.steps is not None:
@@ -149,8 +149,13 @@ def _warnings(run: Run, result: Result) -> list[str]:
     found = []
     if not run.complete:
         found.append(
-            f"{len(run.records)} of {len(run.plan)} planned episodes have ended. Rates are over the first "
-            f"{len(run.fair)} of the plan: among the others that have ended, quick successes are too many."
+            f"{len(run.records)} of {len(run.plan)} planned episodes have ended. "
+            + (
+                f"Rates are over the first {len(run.fair)} of the plan: among the others that have ended, quick "
+                "successes are too many."
+                if len(run.fair) < len(run.records)
+                else "Rates are over these."
+            )
         )
     if run.directory.shard is not None:
         shard = run.directory.shard
@@ -162,11 +167,14 @@ def _warnings(run: Run, result: Result) -> list[str]:
     if silent:
         names = sorted(silent)
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        found.append(f"{shown}: the benchmark tells no success, so there is a mean sum of rewards and no rate.")
+        whose = "The benchmark" if not result.rate.episodes else f"{shown}: the benchmark"
+        found.append(f"{whose} tells no success, so there is a mean sum of rewards and no rate.")
     retried = sum(record.attempts > 1 for record in run.records if record.status == "finished")
     if retried:
         words = "was" if retried == 1 else "were"
-        found.append(f"{count(retried, 'episode')} {words} tried more than once before ending; that changes no result.")
+        found.append(
+            f"{count(retried, 'episode')} {words} tried more than once before ending; that changes no result."
+        )
     return found
 
 
