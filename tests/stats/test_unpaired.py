@@ -74,7 +74,7 @@ def test_neither_order_nor_the_name_of_an_outcome_matters(first: tuple[int, int]
 
 @settings(deadline=None, max_examples=50)
 @given(first=counts, second=counts)
-def test_interval_and_test_never_contradict_each_other_about_0(
+def test_the_interval_holds_0_where_the_test_does_not_reject(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
     compared = compare_rates(first, second)

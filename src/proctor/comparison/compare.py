@@ -89,7 +89,7 @@ def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: fl
         else [],
         left_out=sum(_left_out(task) for task in tasks),
         circumstances=differing(first, second),
-        notes=_notes(first, second, paired, len(tasks)),
+        notes=_notes(first, second, paired, None if wanted else len(tasks)),
         alpha=alpha,
     )
 
@@ -178,7 +178,7 @@ def _left_out(task: Matched) -> int:
     return sum("error" in (ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
 
 
-def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int) -> list[str]:
+def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None) -> list[str]:
     notes = []
     for run in (first, second):
         if not run.complete:
@@ -186,7 +186,7 @@ def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int) -> lis
                 f"{run.path} is not complete ({run.ended} of {run.planned} episodes). Compared are the first "
                 f"{len(run.records)} of its plan: among the others that have ended, quick successes are too many."
             )
-        apart = len(run.tasks) - tasks
+        apart = 0 if tasks is None else len(run.tasks) - tasks
         if apart:
             notes.append(f"{run.path} has {apart} more {'task' if apart == 1 else 'tasks'}, not compared.")
     if not paired:

@@ -77,7 +77,7 @@ def at_the_stop(successes: int, episodes: int, confidence: float = CONFIDENCE, b
     """Return an interval that holds where a rule that was fixed beforehand stopped, and at no other look.
 
     Stopping a Wilson interval when it is narrow enough costs one to two points of its coverage: 93 % are left of
-    95 % near rates of 0.1 and 0.9. With a fifth of its alpha in reserve it keeps what it says (the table is in
+    95 % near rates of 0.115 and 0.885. With a fifth of its alpha in reserve it keeps what it says (the table is in
     docs/statistics.md), and takes less than half of the episodes that `anytime` does.
     """
     return wilson(successes, episodes, 1 - 0.8 * (1 - confidence))

@@ -74,7 +74,11 @@ def barnard(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def compare_rates(first: tuple[int, int], second: tuple[int, int], alpha: float = ALPHA) -> Compared:
-    """Return difference, interval and exact p-value, which never contradict each other. Needs scipy."""
+    """Return difference, interval and exact p-value. Needs scipy.
+
+    Where the test does not reject, the interval is stretched to hold 0, as for pairs. Near rates of 0 and 1 it may
+    hold 0 by a hair although the test rejects: 4 successes of 20 against none of 20.
+    """
     difference, p_value = newcombe(first, second, 1 - alpha), barnard(first, second)
     if p_value > alpha:
         difference = holding_zero(difference)
