@@ -71,6 +71,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 PACKAGES = (
+    Package("jinja2", CORE, "3.1"),
     Package("msgpack", CORE, "1.0.5"),
     Package("numpy", CORE, "1.26"),
     Package("pydantic", CORE, "2.7"),

@@ -20,8 +20,8 @@ class EpisodeRecord:
     """The result of one episode. A record exists if and only if its episode ended.
 
     `success`, `rewards` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing`,
-    `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's, never counted as
-    a failure.
+    `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's, never counted
+    as a failure.
     """
 
     task_group: str

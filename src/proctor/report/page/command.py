@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from proctor.config.load import SECTIONS
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import (
@@ -29,15 +31,18 @@ def command_of(settings: Mapping[str, Any]) -> str | None:
     """Return the command, a flag a line, without flags that have their default; `None` for a live object."""
     if str((settings.get("policy") or {}).get("path") or "").startswith(LIVE):
         return None
-    flags = [f"--{name}={_text(value)}" for name, value in _changed(settings)]
+    flags = [f"--{name}={text}" for name, text in _changed(settings)]
     return " \\\n  ".join(["proctor eval", *map(shlex.quote, flags)])
 
 
-def _changed(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    found = []
+def _changed(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, Any]] = []
+    opened: list[tuple[str, str]] = []
     for section in SECTIONS:
-        values = settings.get(section) or {}
-        defaults = _defaults(_kind(section, values))
+        values = dict(settings.get(section) or {})
+        kind = _kind(section, values)
+        opened += _opened(section, values.pop(getattr(kind, "OPEN", None) or "", None) or {})
+        defaults = _defaults(kind)
         found += [
             (f"{section}.{name}", value)
             for name, value in values.items()
@@ -49,7 +54,20 @@ def _changed(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
         for name, value in settings.items()
         if name not in SECTIONS and value != defaults.get(name) and not (value == {} or value is False)
     ]
-    return [(name, value) for name, value in found if name not in _LEFT_OUT and value is not None]
+    kept = [(name, value) for name, value in found if name not in _LEFT_OUT and value is not None]
+    return [*((name, _text(value)) for name, value in kept), *opened]
+
+
+def _opened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the flags that a kind of policy does not know itself. Their text is read as YAML."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found += _opened(f"{prefix}.{name}", value)
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20, allow_unicode=True)
+            found.append((f"{prefix}.{name}", text.removesuffix("...\n").strip()))
+    return found
 
 
 def _kind(section: str, values: Mapping[str, Any]) -> type[Any]:
