@@ -2,8 +2,8 @@
 
     python benchmarks/report.py [--episodes=10] [--times=5]
 
-Writes a made-up run of 50 tasks through the store's own writer, then runs `proctor report` on it several times, as a
-user would: a fresh process each time, imports and all. Prints size and median, as Markdown.
+Writes a made-up run of 50 tasks through the store's own writer, then runs `proctor report` on it several times
+as a user would: a fresh process each time, imports and all. Prints size and median, as Markdown.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from proctor.report.page.run import Run
 from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.macro import stratified
 from proctor.stats.steps import StepCurve, step_curve
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,9 @@ def result_of(records: Iterable[EpisodeRecord]) -> Result:
 
 
 def telling(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-    """Return the episodes of tasks that tell success. One that speaks only of success has failures too."""
-    told: dict[tuple[str, int], bool] = {}
-    for record in records:
-        if record.status == "finished":
-            told[record.key[:2]] = told.get(record.key[:2], False) or record.success is not None
-    return [record for record in records if told.get(record.key[:2], True)]
+    """Return the episodes of tasks that tell success."""
+    silent = silent_tasks(records)
+    return [record for record in records if record.key[:2] not in silent]
 
 
 def average_over_tasks(records: Sequence[EpisodeRecord]) -> Estimate | None:
