@@ -255,8 +255,8 @@ def test_several_runs_stand_side_by_side_with_the_verdict_of_proctor_compare(tmp
     assert f"B is {found.verdict} than A" in words
     rows = {row[0]: row for table in document.all("table", class_="differences") for row in document.rows(table)}
     for task, row in found.per_task().items():
-        assert rows[task][2:4] == [percent(row.first.value or 0), percent(row.second.value or 0)]
-        assert rows[task][7] == row.verdict
+        assert rows[task][5:7] == [percent(row.first.value or 0), percent(row.second.value or 0)]
+        assert rows[task][1] == row.verdict
     for place, run in enumerate(("run-0", "run-1")):
         rate = success_rate(stored(tmp_path / run))
         assert rate.value is not None
