@@ -56,7 +56,7 @@ def drawing_now_and_then(
 
 def in_lerobot(code: str) -> Any:
     """Run code in LeRobot's interpreter and return the JSON that it prints last."""
-    done = subprocess.run([LEROBOT, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run([LEROBOT, "-c", code], capture_output=True, text=True, check=True, timeout=900)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -75,7 +75,7 @@ def lerobots_config(name: str) -> dict[str, Any]:
 
 
 def make_checkpoint(name: str, directory: Path) -> Path:
-    subprocess.run([LEROBOT, str(TESTS / "gym_checkpoints.py"), name, str(directory)], check=True, timeout=300)
+    subprocess.run([LEROBOT, str(TESTS / "gym_checkpoints.py"), name, str(directory)], check=True, timeout=900)
     return directory
 
 
@@ -89,7 +89,7 @@ def run_checkpoint(output_dir: Path, name: str, checkpoint: Path, workers: int, 
         "display": "plain",
     }
     command = [LEROBOT, "-m", "proctor.cli", "eval", *flags(tree)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     found = digests(output_dir)
     assert len(set(found.values())) == 4 * len(str(env.get("task", "one")).split(","))

@@ -154,6 +154,7 @@ def test_as_any_gym_environment_it_draws_unasked_and_is_given_a_gl(tmp_path: Pat
 
 
 @needs_lerobot
+@pytest.mark.timeout(1200)  # LeRobot alone takes a minute to import where cores are few
 def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(tmp_path: Path) -> None:
     checkpoint = make_checkpoint("aloha", tmp_path / "checkpoint")
     env = {**SMALL, "episode_length": 24, "task": BOTH}

@@ -147,6 +147,7 @@ def test_an_evaluation_from_the_command_line(tmp_path: Path) -> None:
 
 
 @needs_lerobot
+@pytest.mark.timeout(1200)  # LeRobot alone takes a minute to import where cores are few
 def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(tmp_path: Path) -> None:
     checkpoint = make_checkpoint("pusht", tmp_path / "checkpoint")
     one = run_checkpoint(tmp_path / "one", "pusht", checkpoint, 1, episode_length=60)
