@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha benchmark-lerobot benchmark-libero check \
+.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha test-browser benchmark-lerobot benchmark-libero check \
   venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
@@ -15,6 +15,7 @@ LEROBOT_ENV = scripts/cached-env lerobot 3.12 constraints-lerobot.txt \
 # hf-libero declares torch, transformers, wandb and more for training; what simulates is what is named here.
 LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TESTING) av huggingface_hub mujoco \
   robosuite bddl easydict termcolor cloudpickle gymnasium matplotlib future alone:hf-libero
+BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright $(TESTING)
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 # Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
@@ -55,6 +56,10 @@ test-libero:  ## LIBERO on miniature assets, and short evaluations, in an enviro
 benchmark-libero:  ## what drawing only on a look saves on LIBERO's miniature tasks
 	@libero=$$($(LIBERO_ENV)) && export PYTHONPATH=$(CURDIR)/src HF_HUB_OFFLINE=1 && \
 	scripts/ensure-gl $$libero && $$libero benchmarks/libero_drawing.py
+
+test-browser:  ## pages in a real browser; PROCTOR_SCREENSHOTS=DIR keeps what was seen
+	@browser=$$($(BROWSER_ENV)) && export PYTHONPATH=$(CURDIR)/src && \
+	scripts/ensure-chromium && $$browser -m pytest tests/browser
 
 benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \

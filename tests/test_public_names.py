@@ -20,6 +20,8 @@ HEAVY = {
     "torch",
     "av",
     "scipy",
+    "jinja2",
+    "markupsafe",
     "pandas",
 }
 

@@ -13,6 +13,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
+from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
@@ -75,7 +76,7 @@ class EvalResult:
         """Return one row per episode. Needs pandas."""
         import pandas as pd
 
-        return pd.DataFrame([record.to_wire() for record in self._records])
+        return pd.DataFrame([record.to_row() for record in self._records])
 
     def __repr__(self) -> str:
         return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"
@@ -136,7 +137,11 @@ def evaluate(
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
     checked = build_settings(tree)
-    evaluation = evaluate_anywhere(checked, [make_display(PatientConsole(), checked)], live)
+    watcher = make_display(PatientConsole(), checked)
+    evaluation = evaluate_anywhere(checked, [watcher], live)
+    report = write_run_report(evaluation)
+    if report.problem is not None:
+        watcher.note(report.problem)
     if evaluation.error is not None:
         raise evaluation.error
     if evaluation.stopped_by is signal.SIGINT:

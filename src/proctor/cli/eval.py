@@ -16,6 +16,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Watcher
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
 from proctor.report.console import PatientConsole
+from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.report.stream import Stream
 from proctor.report.summary import print_summary
@@ -48,12 +49,15 @@ def eval_command(arguments: Sequence[str]) -> int:
 
 def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: str) -> int:
     """Tell what a run came to, and with which command it goes on; returns the exit status."""
+    report = write_run_report(evaluation)
     if isinstance(display, Stream):
+        if report.problem is not None:
+            display.note(report.problem)
         status = _complain(evaluation, resume, logs)
-        display.result(evaluation, status)
+        display.result(evaluation, status, report.path)
         return status
     if evaluation.info:
-        print_summary(console, evaluation)
+        print_summary(console, evaluation, report)
     return _complain(evaluation, resume, logs)
 
 

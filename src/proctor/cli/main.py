@@ -20,6 +20,7 @@ COMMANDS = {
     "parallel": ("proctor.cli.parallel:parallel_command", "evaluate in several processes at once, and merge them"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
+    "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
     "check-benchmark": (

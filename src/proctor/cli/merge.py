@@ -12,6 +12,7 @@ from rich.text import Text
 from proctor.engine.merging import Merged, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole, count
+from proctor.report.ending import write_run_report
 from proctor.report.summary import print_summary
 
 _USAGE = """Put shards, or partial runs of one plan, together into one run.
@@ -41,7 +42,7 @@ def merge_command(arguments: Sequence[str]) -> int:
     )
     if merged.twice:
         console.print(f"{count(merged.twice, 'episode')} ran more than once, with equal digests", highlight=False)
-    print_summary(console, merged.evaluation)
+    print_summary(console, merged.evaluation, write_run_report(merged.evaluation))
     return _conclude(merged, Console(stderr=True))
 
 

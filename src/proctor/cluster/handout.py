@@ -106,7 +106,8 @@ class HandOut:
             tries = self._tries[episode.key] + (result.record.status == "finished")
             self._tally.add_build(result.record.timing.get("build", 0.0))
             error = result.record.error and f"{result.record.error} ({member.where})"
-            records.append(replace(result.record, attempts=tries, error=error))
+            worker = result.record.worker and f"{member.name}/{result.record.worker}"
+            records.append(replace(result.record, attempts=tries, error=error, worker=worker))
         self._write(records, attempts)
 
     def lose(self, member: Member, reason: str, *, blame: bool = True) -> None:

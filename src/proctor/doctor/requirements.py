@@ -76,6 +76,7 @@ PACKAGES = (
     Package("pydantic", CORE, "2.7"),
     Package("pyyaml", CORE, "6.0", module="yaml"),
     Package("rich", CORE, "13.7"),
+    Package("jinja2", CORE, "3.1"),
     Package("packaging", META_WORLD, "23", extra="metaworld"),
     Package("mujoco", META_WORLD, "3.3.0", "3.17", extra="metaworld"),
     Package("gymnasium", META_WORLD, "1.1", extra="metaworld"),

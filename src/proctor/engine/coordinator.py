@@ -221,7 +221,8 @@ class Coordinator:
         self._queue.ended(episode)
         video = self._job.video_path(episode)
         tries = 1 + self._failures[episode.key] + self._host_losses[episode.key]
-        self._records.append(replace(record, attempts=tries, video_path=stored_path(video)))
+        name = f"{self._job.place}{worker.number}"
+        self._records.append(replace(record, attempts=tries, video_path=stored_path(video), worker=name))
         self._host_deaths = 0
 
     def _on_policy_lost(self, worker: Worker, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import ProctorError, StoreError, UsageError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
@@ -48,6 +49,28 @@ class Evaluation:
         return self.run.path
 
 
+class NoteKeeper(Watcher):
+    """Puts what the user is told into the run's table, for those who were not there."""
+
+    def __init__(self) -> None:
+        self._table: EpisodeTable | None = None
+        self._early: list[str] = []
+
+    def keep_in(self, table: EpisodeTable) -> None:
+        """Store what was told so far, and from now on at once."""
+        self._table = table
+        for message in self._early:
+            self.note(message)
+
+    def note(self, message: str) -> None:
+        """Keep a message. A disk that is full is told of by the results, which matter more."""
+        if self._table is None:
+            self._early.append(message)
+            return
+        with contextlib.suppress(StoreError):
+            self._table.add_note(message)
+
+
 class Evaluator:
     """Runs one evaluation: owns its directory, its table and its display, and leaves the episodes to a site.
 
@@ -61,7 +84,9 @@ class Evaluator:
     def __init__(
         self, settings: Settings, directory: RunDirectory, site: Site, watchers: Sequence[Watcher] = ()
     ) -> None:
-        self._settings, self._directory, self._site, self._watchers = settings, directory, site, watchers
+        self._settings, self._directory, self._site = settings, directory, site
+        self._notes = NoteKeeper()
+        self._watchers = [*watchers, self._notes]
         shard = directory.shard or Shard(0, 1)
         self._plan = shard_of(make_plan(site.tasks, settings.eval.n_episodes, settings.seed), *shard)
         self._rules = rules_for(settings, self._plan)
@@ -96,6 +121,7 @@ class Evaluator:
                 self._directory.write_config(to_plain(self._settings))
                 staff = self._site.staff(self._plan, pending)
                 session = table.begin_session(staff.workers)
+                self._notes.keep_in(table)
                 self._announce(table, settled, staff)
                 if self._rules is not None:
                     self._rules.add(table.records())

@@ -92,7 +92,7 @@ class _Inline:
         video = self._job.video_path(episode)
         sink = VideoSink(video, self._fps, self._job.eval.video_fps) if video else None
         record = play(self._stage, episode, self._actor, self._view, self._meter, sink)
-        return replace(record, video_path=stored_path(video))
+        return replace(record, video_path=stored_path(video), worker="0")
 
     def describe(self, error: Exception) -> str:
         """Say what broke, and drop the simulator, whose state is unknown now."""

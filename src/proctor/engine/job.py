@@ -40,6 +40,8 @@ class Job:
     video_path: Callable[[Episode], Path | None]
     on_gpu: bool = False
     """Whether a GPU draws, or answers for the policy."""
+    place: str = ""
+    """What the names of its workers begin with, where workers of several shards will meet in one run."""
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ class ThisMachine:
             max_open_tasks=s.env.max_parallel_tasks,
             video_path=video_path,
             on_gpu=self._ready.on_gpu,
+            place=f"shard {directory.shard.number}/" if directory.shard is not None else "",
         )
 
     def run(self, ledger: Ledger, watchers: Sequence[Watcher], interrupts: Interrupts) -> Ending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from proctor.engine.transport import Phase, Slot, now
@@ -24,6 +25,7 @@ class Meter:
         self._write = slot.phase.write if slot is not None else None
         self._phase, self._since = Phase.IDLE, now()
         self._asks = self._draws = self._total_steps = self._total_draws = 0
+        self._began = time.time()
         # A list by number: hashing an enum costs more than the addition.
         self._seconds = [0.0] * len(Phase)
 
@@ -36,6 +38,7 @@ class Meter:
         """Begin a new account; building the simulator belongs to the episode that needed it."""
         self._seconds = [0.0] * len(Phase)
         self._asks = self._draws = 0
+        self._began = time.time()
 
     def enter(self, phase: Phase) -> None:
         """Note that `phase` begins now."""
@@ -65,4 +68,10 @@ class Meter:
         if self._slot is not None:
             self._slot.count(self._total_steps, self._total_draws)
         timing = {span: self._seconds[phase] for phase, span in _SPANS.items()}
-        return {"seconds": sum(timing.values()), "asks": self._asks, "looks": self._draws, "timing": timing}
+        return {
+            "seconds": sum(timing.values()),
+            "asks": self._asks,
+            "looks": self._draws,
+            "timing": timing,
+            "started_at": self._began,
+        }

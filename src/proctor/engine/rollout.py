@@ -19,6 +19,7 @@ from proctor.engine.windows import Windows
 from proctor.errors import SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.records import EpisodeRecord
+from proctor.store.rewards import pack_rewards
 
 
 class Actor(Protocol):
@@ -171,7 +172,8 @@ def run_episode(
             if ended:
                 break
         digest.add(chunk[: step - asked_at])
-    digest.add(np.asarray(rewards, np.float64))
+    per_step = np.asarray(rewards, np.float64)
+    digest.add(per_step)
     if success is not None:
         digest.add(np.asarray(success))
     meter.enter(Phase.IDLE)
@@ -188,6 +190,7 @@ def run_episode(
         steps=step,
         metrics={name: float(value) for name, value in metrics.items()},
         digest=digest.hexdigest(),
+        rewards=pack_rewards(per_step),
         **meter.episode_totals(),
     )
 

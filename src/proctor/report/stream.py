@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from proctor.engine.evaluation import Evaluation
@@ -39,7 +40,7 @@ class Stream(Watcher):
 
     def episode(self, record: EpisodeRecord) -> None:
         """An episode's record, as `per_episode` of eval_info.json and the table `episodes` have it."""
-        self._print("episode", **record.to_wire())
+        self._print("episode", **record.to_row())
 
     def progress(self, progress: Progress) -> None:
         """A moment of the run; `prefix` is the rate over the finished prefix of the plan."""
@@ -53,7 +54,7 @@ class Stream(Watcher):
         """No more episodes; the result follows."""
         self._print("end")
 
-    def result(self, evaluation: Evaluation, status: int) -> None:
+    def result(self, evaluation: Evaluation, status: int, report: Path | None) -> None:
         """The outcome, with the exit status that the command is about to end with."""
         error = evaluation.error
         self._print(
@@ -62,6 +63,7 @@ class Stream(Watcher):
             complete=bool(evaluation.info) and evaluation.info["run"]["complete"],
             error=error and {"kind": type(error).__name__, "message": str(error)},
             result=str(evaluation.run.result) if evaluation.info else None,
+            report=report and str(report),
         )
 
     def _print(self, event: str, **values: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from proctor.engine.evaluation import Evaluation
 from proctor.report.console import count
+from proctor.report.ending import Written
 from proctor.report.live import duration
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
@@ -19,7 +21,7 @@ TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
 
 
-def print_summary(console: Console, evaluation: Evaluation) -> None:
+def print_summary(console: Console, evaluation: Evaluation, report: Written | None = None) -> None:
     """Print the table, the errors, where the time went and where the results are."""
     if evaluation.records:
         console.print(_table(evaluation))
@@ -32,6 +34,11 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
+    report = report or Written()
+    if report.path is not None:
+        console.print(Text(f"report:  {report.path}"), soft_wrap=True)
+    if report.problem is not None:
+        console.print(Text(report.problem, style="yellow"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
     if not evaluation.info["run"]["reproducible"]:
@@ -94,18 +101,24 @@ def _stopped(evaluation: Evaluation) -> list[Text]:
     stopped = run.get("stopped")
     if stopped is None:
         return []
-    after = f"Stopped after {stopped['episodes']} of {run['n_planned']} episodes"
+    precise = stopped["decision"] == "precise"
+    return [Text(describe_stop(stopped, run["n_planned"]), style="" if precise else "bold")]
+
+
+def describe_stop(stopped: Mapping[str, Any], planned: int) -> str:
+    """Say where a rule ended a run, and what is known by it."""
+    after = f"Stopped after {stopped['episodes']} of {planned} episodes"
     if stopped["decision"] == "precise":
         known = stopped["interval"]
         rate = Rate(known["successes"], known["n_episodes"], known["low"], known["high"])
-        return [Text(f"{after}: {stopped['rule']} is reached, the rate is {rate}.")]
+        return f"{after}: {stopped['rule']} is reached, the rate is {rate}."
     verdict = {
         "better": f"{stopped['rule']}",
         "worse": f"not {stopped['rule']}, but worse",
         "hopeless": f"the rest of the plan cannot show that it is {stopped['rule']}",
     }[stopped["decision"]]
     odds = f"{stopped['wins']} won, {stopped['losses']} lost of the episodes in which they differ"
-    return [Text(f"{after}: {verdict} ({odds}).", style="bold")]
+    return f"{after}: {verdict} ({odds})."
 
 
 def _macro(evaluation: Evaluation) -> list[Text]:

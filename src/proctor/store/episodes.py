@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -16,8 +15,9 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.store.filesystem import is_network
 from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.rewards import RewardCurve, unpack_rewards
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Session(NamedTuple):
@@ -29,6 +29,13 @@ class Session(NamedTuple):
     startup: float
 
 
+class Note(NamedTuple):
+    """Something that the user was told while the run went on."""
+
+    told_at: float
+    message: str
+
+
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE episodes (
@@ -36,7 +43,8 @@ CREATE TABLE episodes (
     seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('finished', 'error')),
     success INTEGER, sum_reward REAL, max_reward REAL, steps INTEGER NOT NULL, metrics TEXT NOT NULL,
     attempts INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT, video_path TEXT, error TEXT,
-    asks INTEGER NOT NULL, looks INTEGER NOT NULL, timing TEXT NOT NULL, ended_at REAL NOT NULL,
+    asks INTEGER NOT NULL, looks INTEGER NOT NULL, timing TEXT NOT NULL, worker TEXT NOT NULL,
+    started_at REAL NOT NULL, ended_at REAL NOT NULL, rewards BLOB NOT NULL,
     PRIMARY KEY (task_group, task_id, episode_index)
 ) WITHOUT ROWID;
 CREATE TABLE attempts (
@@ -46,14 +54,18 @@ CREATE TABLE attempts (
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY, started_at REAL NOT NULL, ended_at REAL, workers INTEGER, startup REAL
 );
+CREATE TABLE notes (told_at REAL NOT NULL, message TEXT NOT NULL);
 """
 
 _JSON_COLUMNS = ("metrics", "timing")
 _COLUMNS = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
     "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error", "asks", "looks",
-    "timing",
+    "timing", "worker", "started_at",
 )  # fmt: skip
+_WRITTEN = (*_COLUMNS, "rewards", "ended_at")
+_REPLACED = _WRITTEN[4:]
+"""What another attempt may change: all but what identifies the episode."""
 
 
 class EpisodeTable:
@@ -130,16 +142,15 @@ class EpisodeTable:
     def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
         """Make results durable, all of them or none. A finished episode is never overwritten."""
         now = time.time()
-        marks = ", ".join("?" * (len(_COLUMNS) + 1))
+        marks = ", ".join("?" * len(_WRITTEN))
         # An error may be tried again by a later session; a finished episode stays what it is.
         upsert = (
-            f"INSERT INTO episodes ({', '.join(_COLUMNS)}, ended_at) VALUES ({marks}) "
-            "ON CONFLICT DO UPDATE SET "
-            + ", ".join(f"{column} = excluded.{column}" for column in (*_COLUMNS[4:], "ended_at"))
+            f"INSERT INTO episodes ({', '.join(_WRITTEN)}) VALUES ({marks}) ON CONFLICT DO UPDATE SET "
+            + ", ".join(f"{column} = excluded.{column}" for column in _REPLACED)
             + " WHERE episodes.status = 'error'"
         )
         with _explained(self.path), self._transaction():
-            self._db.executemany(upsert, [(*_row(record), now) for record in records])
+            self._db.executemany(upsert, [(*_row(record), record.rewards, now) for record in records])
             self._db.executemany(
                 "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(*attempt.key, attempt.number, attempt.reason, attempt.worker, now) for attempt in attempts],
@@ -150,6 +161,34 @@ class EpisodeTable:
         with _explained(self.path):
             rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes").fetchall()
         return [_record(row) for row in rows]
+
+    def reward_curves(self, keys: Iterable[EpisodeKey]) -> dict[EpisodeKey, RewardCurve]:
+        """Return the rewards of these episodes, of those that have any."""
+        statement = (
+            "SELECT rewards, steps FROM episodes WHERE task_group = ? AND task_id = ? AND episode_index = ? "
+            "AND length(rewards) > 0"
+        )
+        with _explained(self.path):
+            found = {key: self._db.execute(statement, key).fetchone() for key in keys}
+        return {key: unpack_rewards(*row) for key, row in found.items() if row is not None}
+
+    def attempts(self) -> list[Attempt]:
+        """Return every attempt that came to nothing, in the order in which they ended."""
+        with _explained(self.path):
+            rows = self._db.execute(
+                "SELECT task_group, task_id, episode_index, number, reason, worker FROM attempts ORDER BY ended_at"
+            ).fetchall()
+        return [Attempt(EpisodeKey(*row[:3]), *row[3:]) for row in rows]
+
+    def add_note(self, message: str) -> None:
+        """Keep something that the user was told: a retry, a restart, a stop."""
+        with _explained(self.path), self._transaction():
+            self._db.execute("INSERT INTO notes VALUES (?, ?)", (time.time(), message))
+
+    def notes(self) -> list[Note]:
+        """Return what the user was told, oldest first."""
+        with _explained(self.path):
+            return [Note(*row) for row in self._db.execute("SELECT * FROM notes ORDER BY told_at")]
 
     def finished_keys(self) -> set[EpisodeKey]:
         """Return the episodes that need not run again: errors are tried anew."""
@@ -203,8 +242,8 @@ class EpisodeTable:
 
         Doing it again changes nothing. Whether both tell the same of an episode is for the caller to see.
         """
-        columns = ", ".join((*_COLUMNS, "ended_at"))
-        better = ", ".join(f"{column} = excluded.{column}" for column in (*_COLUMNS[4:], "ended_at"))
+        columns = ", ".join(_WRITTEN)
+        better = ", ".join(f"{column} = excluded.{column}" for column in _REPLACED)
         sessions = source.sessions()
         with _explained(self.path):
             self._db.execute("ATTACH ? AS source", (f"{source.path.absolute().as_uri()}?mode=ro",))
@@ -215,9 +254,10 @@ class EpisodeTable:
                         f"ON CONFLICT DO UPDATE SET {better} "
                         "WHERE episodes.status = 'error' AND excluded.status = 'finished'"
                     )
-                    self._db.execute(
-                        "INSERT INTO attempts SELECT * FROM source.attempts EXCEPT SELECT * FROM attempts"
-                    )
+                    for table in ("attempts", "notes"):
+                        self._db.execute(
+                            f"INSERT INTO {table} SELECT * FROM source.{table} EXCEPT SELECT * FROM {table}"
+                        )
                     # One that was still going on when it was taken over before has gone on since.
                     self._db.executemany(
                         "UPDATE sessions SET ended_at = ?2, startup = ?4 WHERE started_at = ?1 AND workers = ?3",
@@ -249,10 +289,11 @@ def is_begun(path: Path) -> bool:
 
 def _reading(path: Path) -> str:
     """How to open a file that is only looked at."""
+    # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
+    # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Network file systems
+    # never have one, so there one cannot tell; and there a reader makes no files.
     log = path.with_name(f"{path.name}-wal")
-    # Even a reader of a write-ahead log makes files beside it. Where it may not, in somebody else's directory, the
-    # file can still be read as it is, if no writer has left anything in the log.
-    return "ro" if log.exists() or os.access(path.parent, os.W_OK) else "ro&immutable=1"
+    return "ro" if log.exists() or is_network(path) else "ro&immutable=1"
 
 
 @contextmanager

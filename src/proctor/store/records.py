@@ -19,9 +19,9 @@ SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
 class EpisodeRecord:
     """The result of one episode. A record exists if and only if its episode ended.
 
-    `success` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing` and
-    `video_path` tell how it was run. An `error` is the infrastructure's, never counted as a failure. A finished
-    episode whose `success` is `None` never heard of success from its simulator.
+    `success`, `rewards` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing`,
+    `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's, never counted
+    as a failure. A finished episode whose `success` is `None` never heard of success from its simulator.
     """
 
     task_group: str
@@ -43,6 +43,13 @@ class EpisodeRecord:
     asks: int = 0
     looks: int = 0
     timing: dict[str, float] = field(default_factory=dict)
+    worker: str = ""
+    """The worker that ran it, with its node or shard if there are several: `3`, `node-2/3`."""
+    started_at: float = 0.0
+    """Unix seconds, by the clock of the machine that ran it."""
+    rewards: bytes = field(default=b"", repr=False)
+    """The reward of every step, packed, on its way to the store. One that was read back has none: see
+    `EpisodeTable.reward_curves`."""
 
     @property
     def key(self) -> EpisodeKey:
@@ -68,8 +75,12 @@ class EpisodeRecord:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """Return plain values that msgpack and JSON carry. (`asdict` would copy them all, for every episode.)"""
+        """Return plain values that msgpack carries. (`asdict` would copy them all, for every episode.)"""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def to_row(self) -> dict[str, Any]:
+        """Return what people and JSON read: all but the packed rewards."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "rewards"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""The command that runs an evaluation again, from its stored settings, ready to be pasted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from proctor.config.load import SECTIONS
+from proctor.config.registry import benchmark_path, load_object, policy_path
+from proctor.config.settings import (
+    ClusterSettings,
+    EnvSettings,
+    LimitSettings,
+    PolicySettings,
+    RunSettings,
+    Settings,
+)
+from proctor.config.wire import to_plain
+from proctor.policies.python import LIVE
+
+# Where a run lies, how it was watched and which part of it this is does not belong to what it was.
+_LEFT_OUT = {"output_dir", "resume", "display", "eval.shard_id", "eval.num_shards"}
+
+
+def command_of(settings: Mapping[str, Any]) -> str | None:
+    """Return the command, a flag a line, without flags that have their default; `None` for a live object."""
+    if str((settings.get("policy") or {}).get("path") or "").startswith(LIVE):
+        return None
+    flags = [f"--{name}={text}" for name, text in _changed(settings)]
+    return " \\\n  ".join(["proctor eval", *map(shlex.quote, flags)])
+
+
+def _changed(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, Any]] = []
+    opened: list[tuple[str, str]] = []
+    for section in SECTIONS:
+        values = dict(settings.get(section) or {})
+        kind = _kind(section, values)
+        opened += _opened(section, values.pop(getattr(kind, "OPEN", None) or "", None) or {})
+        defaults = _defaults(kind)
+        found += [
+            (f"{section}.{name}", value)
+            for name, value in values.items()
+            if name == "type" or value != defaults.get(name)
+        ]
+    defaults = _defaults(Settings)
+    found += [
+        (name, value)
+        for name, value in settings.items()
+        if name not in SECTIONS and value != defaults.get(name) and not (value == {} or value is False)
+    ]
+    kept = [(name, value) for name, value in found if name not in _LEFT_OUT and value is not None]
+    return [*((name, _text(value)) for name, value in kept), *opened]
+
+
+def _opened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the flags that a kind of policy does not know itself. Their text is read as YAML."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found += _opened(f"{prefix}.{name}", value)
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20, allow_unicode=True)
+            found.append((f"{prefix}.{name}", text.removesuffix("...\n").strip()))
+    return found
+
+
+def _kind(section: str, values: Mapping[str, Any]) -> type[Any]:
+    """Return the section's class: of a benchmark or policy that has a name, its own.
+
+    One that is a file of the user's is not loaded: looking at a result must not run the code that made it.
+    """
+    bases = {"eval": RunSettings, "limits": LimitSettings, "cluster": ClusterSettings}
+    if section in bases:
+        return bases[section]
+    base, find = (PolicySettings, policy_path) if section == "policy" else (EnvSettings, benchmark_path)
+    name = str(values.get("type") or "")
+    if not name or ":" in name:
+        return base
+    try:
+        kind: type[Any] = load_object(find(name)).Settings
+    except Exception:  # not installed here, or broken: then its flags are all shown
+        return base
+    return kind
+
+
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    return {
+        field.name: to_plain(field.default)
+        for field in dataclasses.fields(kind)
+        if field.default is not dataclasses.MISSING
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)

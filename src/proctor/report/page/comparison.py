@@ -1,0 +1,131 @@
+"""The part of a report that says whether runs differ: `proctor compare` as a table of the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from proctor.comparison.compare import compare_many
+from proctor.comparison.result import Comparison
+from proctor.comparison.result import Row as Compared
+from proctor.report import comparison as words
+from proctor.report.page.episodes import letter
+from proctor.report.page.figures import difference_bar
+
+
+class DifferenceRow(NamedTuple):
+    """One task, group, or all of them."""
+
+    name: str
+    episodes: str
+    first: str
+    second: str
+    bar: Markup
+    value: float
+    difference: str
+    interval: str
+    verdict: str
+    more: str
+
+
+class DisagreementRow(NamedTuple):
+    """An episode on which exactly one succeeded."""
+
+    task: str
+    episode_index: int
+    seed: int
+    winner: str
+    videos: Sequence[tuple[str, str]]
+
+
+class Differences(NamedTuple):
+    """Rows whose bars reach so many points to either side of zero."""
+
+    reach: int
+    rows: Sequence[DifferenceRow]
+
+
+class ComparisonView(NamedTuple):
+    """One run against the first, as the template shows it."""
+
+    first: str
+    second: str
+    sentence: str
+    scope: str
+    warnings: Sequence[str]
+    asides: Sequence[str]
+    totals: Differences
+    tasks: Differences
+    """Those that could be told apart first, then by how far they are apart."""
+    disagreements: Sequence[DisagreementRow]
+
+    @property
+    def told(self) -> int:
+        """How many tasks could be told apart."""
+        return sum(row.verdict != "cannot tell" for row in self.tasks.rows)
+
+
+def comparison_views(paths: Sequence[Path], output: Path) -> list[ComparisonView]:
+    """Compare every run with the first. Raises `UsageError` where they cannot be compared, or without scipy."""
+    found = compare_many(paths)
+    tests = sum(row.kind == "task" for one in found.comparisons for row in one.rows)
+    return [
+        _view(one, letter(place + 1), (len(found.comparisons), tests), output)
+        for place, one in enumerate(found.comparisons)
+    ]
+
+
+def _view(one: Comparison, second: str, family: tuple[int, int], output: Path) -> ComparisonView:
+    first, (comparisons, tests) = letter(0), family
+    tasks = [row for row in one.rows if row.kind == "task"]
+    tasks.sort(key=lambda row: (row.verdict == "cannot tell", -abs(row.difference.value)))
+    totals = [row for kind in ("overall", "group") for row in one.rows if row.kind == kind]
+    return ComparisonView(
+        first=first,
+        second=second,
+        sentence=words.sentence(one, first, second, comparisons),
+        scope=words.scope(one, first, second),
+        warnings=[line.strip() for line in words.warnings(one, first, second)],
+        asides=list(words.asides(one, tests)),
+        totals=_differences(totals),
+        tasks=_differences(tasks),
+        disagreements=[
+            DisagreementRow(
+                found.task,
+                found.episode_index,
+                found.seed,
+                first if found.winner == "first" else second,
+                [
+                    (whose, quote(os.path.relpath(video, output.parent.absolute())))
+                    for whose, video in words.videos(found, first, second)
+                ],
+            )
+            for found in one.disagreements
+        ],
+    )
+
+
+def _differences(rows: Sequence[Compared]) -> Differences:
+    furthest = max((abs(end) for row in rows for end in row.difference[1:]), default=1.0)
+    reach = next((step for step in (0.1, 0.25, 0.5) if furthest <= step), 1.0)
+    return Differences(round(100 * reach), [_row(row, reach) for row in rows])
+
+
+def _row(row: Compared, reach: float) -> DifferenceRow:
+    return DifferenceRow(
+        name=row.name if row.kind == "task" else "all tasks" if row.kind == "overall" else f"group {row.name}",
+        episodes=words.episodes(row),
+        first=words.rate(row.first.value),
+        second=words.rate(row.second.value),
+        bar=difference_bar(row.difference, reach),
+        value=row.difference.value,
+        difference=words.points(row.difference.value),
+        interval=words.spread(row.difference),
+        verdict=row.verdict,
+        more=words.more(row),
+    )

@@ -1,0 +1,125 @@
+"""Single episodes: those to watch, those that failed or could not be run, and their rewards."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from proctor.report.page.choice import MOST_CARDS, Outcome, episodes_for_curves, outcome, worst_first
+from proctor.report.page.figures import RewardLine, reward_panel, tidy
+from proctor.report.page.run import Run
+from proctor.store.records import EpisodeRecord
+
+SHOWN_PANELS = 12
+
+
+class Card(NamedTuple):
+    """An episode with its video."""
+
+    run: int
+    record: EpisodeRecord
+    outcome: Outcome
+    prompt: str
+    source: str
+    link: str
+    """Where the video lies, if it is not inside the file."""
+    folded: bool = False
+    """Whether all went well, so that few will want to see it."""
+
+
+class Failures(NamedTuple):
+    """The failures of a task, as what one needs to run them again."""
+
+    task: str
+    records: Sequence[EpisodeRecord]
+
+
+class Panel(NamedTuple):
+    """The rewards of one task."""
+
+    task: str
+    figure: Markup
+
+
+def video_link(run: Run, record: EpisodeRecord, output: Path) -> str | None:
+    """Return where an episode's video lies, seen from the report; `None` if there is none."""
+    if record.video_path is None or not (run.path / record.video_path).is_file():
+        return None
+    return quote(os.path.relpath(run.path / record.video_path, output.parent.absolute()))
+
+
+def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], int]:
+    """Return the episodes to watch, failures first, and how many more there would be."""
+    found: list[Card] = []
+    more = 0
+    each = max(1, MOST_CARDS // len(runs))
+    for place, run in enumerate(runs):
+        prompts = {(task.group, task.task_id): task.prompt for task in run.tasks}
+        links = {record.key: link for record in run.records if (link := video_link(run, record, output))}
+        watchable = worst_first(run.records, links.__contains__)
+        more += len(watchable) - len(watchable[:each])
+        for record in watchable[:each]:
+            source = _embedded(run.path / str(record.video_path)) if embed else links[record.key]
+            found.append(
+                Card(place, record, outcome(record), prompts[record.key[:2]], source, "" if embed else source)
+            )
+    if len(runs) > 1:  # the same episode side by side
+        rank = {card.record.task: place for place, card in reversed(list(enumerate(found)))}
+        found.sort(key=lambda card: (rank[card.record.task], card.record.episode_index, card.run))
+    troubled = {_which(card.record) for card in found if card.outcome != "success"}
+    return [card._replace(folded=bool(troubled) and _which(card.record) not in troubled) for card in found], more
+
+
+def _which(record: EpisodeRecord) -> tuple[str, int]:
+    return record.task, record.episode_index
+
+
+def _embedded(video: Path) -> str:
+    return f"data:video/mp4;base64,{base64.b64encode(video.read_bytes()).decode()}"
+
+
+def failures(run: Run) -> list[Failures]:
+    """Return the failed episodes, task by task."""
+    found: dict[tuple[str, int], list[EpisodeRecord]] = {}
+    for record in run.records:
+        if outcome(record) == "failure":
+            found.setdefault(record.key[:2], []).append(record)
+    return [Failures(members[0].task, members) for members in found.values()]
+
+
+def reward_panels(runs: Sequence[Run]) -> list[Panel]:
+    """Return a panel per task with rewards, those with most failures first."""
+    found: dict[str, list[RewardLine]] = {}
+    failed: dict[str, int] = {}
+    for place, run in enumerate(runs):
+        for record in run.records:
+            failed[record.task] = failed.get(record.task, 0) + (outcome(record) == "failure")
+        for record in episodes_for_curves(run.records):
+            curve = run.curves.get(record.key)
+            if curve is not None:
+                whose = f"{letter(place)} " if len(runs) > 1 else ""
+                class_ = f"{outcome(record)} run-{place}" if len(runs) > 1 else outcome(record)
+                found.setdefault(record.task, []).append(RewardLine(whose + _words(record), class_, curve))
+    order = sorted(found, key=lambda task: -failed[task])
+    return [
+        Panel(task, reward_panel(f"reward-{place}", f"Rewards in {task}", found[task]))
+        for place, task in enumerate(order)
+    ]
+
+
+def _words(record: EpisodeRecord) -> str:
+    return (
+        f"episode {record.episode_index}, seed {record.seed}: {outcome(record)}, {record.steps} steps, "
+        f"sum of rewards {tidy(record.sum_reward or 0.0)}"
+    )
+
+
+def letter(place: int) -> str:
+    """Return what a run is called beside others: A, B, ..."""
+    return chr(ord("A") + place) if place < 26 else f"R{place + 1}"

@@ -1,0 +1,104 @@
+"use strict";
+// Everything here is a convenience: the page says the same without it.
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+  // Sort a table by a column, inside each of its bodies; a group's own row stays first.
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    const text = cell.dataset.value ?? cell.textContent.trim();
+    const number = parseFloat(text.replace("−", "-").replace(/,/g, ""));
+    return Number.isNaN(number) || /^[a-z]/i.test(text) ? text : number;
+  };
+  for (const table of all("table.sortable")) {
+    for (const heading of all("thead th:not([data-plain])", table)) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => {
+        const down = heading.getAttribute("aria-sort") !== "descending";
+        for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+        for (const body of table.tBodies) {
+          const rows = [...body.rows].filter((row) => !row.classList.contains("group"));
+          rows.sort((first, second) => {
+            const a = value(first, heading.cellIndex), b = value(second, heading.cellIndex);
+            const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+            return down ? -order : order;
+          });
+          body.append(...rows);
+        }
+      });
+    }
+  }
+
+  // Videos: nothing is fetched before it is seen, and then the last frame is shown, where a failure shows.
+  const toEnd = (video) => {
+    const seek = () => { video.pause(); video.currentTime = Math.max(0, video.duration - 0.001); };
+    if (video.readyState >= 1) seek();
+    else { video.addEventListener("loadedmetadata", seek, { once: true }); video.preload = "metadata"; video.load(); }
+  };
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      seen.unobserve(entry.target);
+      if (entry.target.preload === "none") toEnd(entry.target);
+    }
+  }, { rootMargin: "200px" });
+  for (const video of all(".gallery video")) {
+    seen.observe(video);
+    // Who presses play at the end wants to see it from the start.
+    video.addEventListener("play", () => { if (video.duration - video.currentTime < 0.05) video.currentTime = 0; });
+  }
+  for (const button of all(".to-end")) {
+    button.hidden = false;
+    button.addEventListener("click", () => toEnd(button.closest("figure").querySelector("video")));
+  }
+  for (const group of all(".filters")) {
+    group.hidden = false;
+    const search = group.querySelector("input");
+    search.addEventListener("input", () => {
+      const wanted = search.value.trim().toLowerCase();
+      for (const card of all(".gallery > li")) card.hidden = !card.dataset.task.toLowerCase().includes(wanted);
+    });
+    all(".end-all", group)[0]?.addEventListener("click", () => {
+      for (const video of all(".gallery > li:not([hidden]) video")) toEnd(video);
+    });
+  }
+
+  // Titles of marks in figures, also for fingers; a mouse gets them at once.
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true");
+  document.body.append(tip);
+  const show = (event) => {
+    const title = event.target.closest?.("svg.figure *")?.querySelector?.(":scope > title");
+    tip.hidden = !title;
+    if (!title) return;
+    tip.textContent = title.textContent;
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(event.clientX + 12, document.documentElement.clientWidth - box.width - 8);
+    tip.style.left = `${Math.max(8, left) + scrollX}px`;
+    tip.style.top = `${event.clientY + 16 + scrollY}px`;
+  };
+  document.addEventListener("pointermove", show, { passive: true });
+  document.addEventListener("pointerdown", show, { passive: true });
+
+  for (const button of all(".copy")) {
+    button.hidden = !navigator.clipboard;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+      button.textContent = "copied";
+    });
+  }
+
+  // On paper nothing can be unfolded.
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = all("details:not([open])");
+    for (const details of opened) details.open = true;
+  });
+  addEventListener("afterprint", () => { for (const details of opened) details.open = false; });
+})();

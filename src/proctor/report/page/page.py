@@ -1,0 +1,243 @@
+"""From run directories to one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import proctor
+from proctor.errors import UsageError
+from proctor.report.console import count
+from proctor.report.live import duration
+from proctor.report.page.comparison import ComparisonView, comparison_views
+from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, letter, reward_panels
+from proctor.report.page.figures import Series, rate_bars, step_figure, tidy
+from proctor.report.page.rates import GroupRows, Result, curve_of, task_table, telling
+from proctor.report.page.run import Run, read_report_run
+from proctor.report.page.settings import SettingsTable, settings_tables
+from proctor.report.page.view import View, view_of
+from proctor.stats.intervals import Rate
+from proctor.store.atomic import write_text
+
+REPORT = "report.html"
+MOST_RUNS = 6
+_MOST_GROUPS = 5
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Success against steps, as a figure and as a table."""
+
+    figure: Markup
+    series: Sequence[Series]
+    caption: str
+    rows: Sequence[tuple[int, Sequence[Rate]]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the template shows."""
+
+    title: str
+    views: Sequence[View]
+    warnings: Sequence[str]
+    groups: Sequence[GroupRows]
+    steps: Steps | None
+    panels: Sequence[Panel]
+    cards: Sequence[Card]
+    more_cards: int
+    comparisons: Sequence[ComparisonView]
+    no_comparison: str
+    settings: Sequence[SettingsTable]
+    css: Markup
+    script: Markup
+    version: str = proctor.__version__
+    shown_panels: int = SHOWN_PANELS
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether runs stand side by side."""
+        return len(self.views) > 1
+
+    @property
+    def written(self) -> str:
+        """When the file was made."""
+        return time.strftime("%Y-%m-%d %H:%M:%S")
+
+    @property
+    def policy(self) -> str:
+        """What a browser may do with the page: show what is in it, play videos beside it, and nothing else."""
+        return (
+            f"default-src 'none'; script-src '{_digest(self.script)}'; style-src '{_digest(self.css)}'; "
+            "media-src 'self' file: data:; img-src 'self' data:; base-uri 'none'; form-action 'none'"
+        )
+
+    @cached_property
+    def with_rates(self) -> bool:
+        """Whether any task tells success."""
+        return any(view.result.rate.episodes or not view.result.finished for view in self.views)
+
+    @cached_property
+    def with_errors(self) -> bool:
+        """Whether the table of tasks has a column for errors."""
+        return any(view.result.errors for view in self.views)
+
+    @cached_property
+    def with_rewards(self) -> bool:
+        """Whether it has one for rewards: where nobody tells success, they are all there is."""
+        return any(len(telling(view.run.fair)) < len(view.run.fair) for view in self.views)
+
+    @property
+    def curve_kinds(self) -> list[str]:
+        """The outcomes that curves of rewards have."""
+        return [kind for view in self.views for kind in view.kinds]
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """Anchor and name of every section that there is."""
+        all_of_them = [
+            ("result", "Result", True),
+            ("compare", "Comparison", bool(self.comparisons or self.no_comparison)),
+            ("tasks", "Tasks", True),
+            ("steps", "Steps", self.steps is not None),
+            ("rewards", "Rewards", bool(self.panels)),
+            ("episodes", "Failures and videos", True),
+            ("time", "Time", True),
+            ("setup", "Settings", True),
+        ]
+        return [(ident, words) for ident, words, there in all_of_them if there]
+
+
+def write_report(directories: Sequence[Path], output: Path | None = None, *, embed_videos: bool = False) -> Path:
+    """Write the report about one run, or several side by side; returns where it lies.
+
+    Args:
+        directories: run directories; the first is what the others are compared with.
+        output: the file; `report.html` in the run's directory by default, of several in the current one.
+        embed_videos: put the videos into the file instead of linking them.
+
+    Raises:
+        UsageError: a directory holds no run.
+        StoreError: the file cannot be written.
+    """
+    if not 1 <= len(directories) <= MOST_RUNS:
+        raise UsageError(f"a report shows 1 to {MOST_RUNS} runs, got {len(directories)}.")
+    runs = [read_report_run(directory) for directory in directories]
+    if output is None:
+        output = runs[0].path / REPORT if len(runs) == 1 else Path.cwd() / REPORT
+    write_text(output, render(runs, output, embed_videos))
+    return output
+
+
+def render(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> str:
+    """Return the report as HTML; links are those of a file at `output`."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )  # fmt: skip
+    filters: dict[str, Callable[..., Any]] = {
+        "pct": lambda share: f"{100 * share:.1f}",
+        "letter": letter,
+        "count": count,
+        "tidy": tidy,
+        "time": duration,
+        "bars": _bars,
+    }
+    environment.filters.update(filters)
+    return environment.get_template("page.html.j2").render(page=_page(runs, output, embed_videos))
+
+
+def _page(runs: Sequence[Run], output: Path, embed_videos: bool) -> Page:
+    views = [view_of(run, place, output) for place, run in enumerate(runs)]
+    shown, more = cards(runs, output, embed_videos)
+    comparisons, problem = _comparisons(runs, output)
+    several = len(runs) > 1
+    return Page(
+        title=" and ".join(dict.fromkeys(run.name for run in runs)) if several else runs[0].name,
+        views=views,
+        warnings=[
+            f"{letter(place)}: {warning}" if several else warning
+            for place, view in enumerate(views)
+            for warning in view.warnings
+        ],
+        groups=task_table(runs),
+        steps=_steps(runs),
+        panels=reward_panels(runs),
+        cards=shown,
+        more_cards=more,
+        comparisons=comparisons,
+        no_comparison=problem,
+        settings=settings_tables(runs),
+        css=_asset("page.css"),
+        script=_asset("page.js"),
+    )
+
+
+def _comparisons(runs: Sequence[Run], output: Path) -> tuple[list[ComparisonView], str]:
+    if len(runs) == 1:
+        return [], ""
+    try:
+        return comparison_views([run.path for run in runs], output), ""
+    except UsageError as error:
+        return [], f"There is no comparison: {error}"
+
+
+def _steps(runs: Sequence[Run]) -> Steps | None:
+    series = _series(runs)
+    last_success = max((one.curve.steps[-1] for one in series if one.curve.steps), default=0)
+    if not last_success:
+        return None
+    limit = max(task.max_steps for run in runs for task in run.tasks)
+    # A limit far to the right of the last success would press the curve into a corner.
+    last = min(limit, ceil(1.1 * last_success))
+    caption = f"The last success came at step {last_success}; the step limit is {limit}."
+    rows = sorted({ceil(last * place / 10) for place in range(1, 11)})
+    return Steps(
+        figure=step_figure(series, last, banded=len(runs)),
+        series=series,
+        caption=f"{caption} Shaded: the 95 % interval.",
+        rows=[(step, [one.curve.by(step) for one in series]) for step in rows],
+    )
+
+
+def _series(runs: Sequence[Run]) -> list[Series]:
+    if len(runs) > 1:
+        return [
+            Series(f"{letter(place)} {run.name}", f"run-{place}", curve_of(run.fair))
+            for place, run in enumerate(runs)
+        ]
+    (run,) = runs
+    groups = list(dict.fromkeys(task.group for task in run.tasks))
+    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", curve_of(run.fair))
+    if not 1 < len(groups) <= _MOST_GROUPS:
+        return [whole]
+    parts = [
+        Series(group, f"group run-{place + 1}", curve_of([r for r in run.fair if r.task_group == group]))
+        for place, group in enumerate(groups)
+    ]
+    return [whole, *parts]
+
+
+def _bars(results: Sequence[Result | None]) -> Markup:
+    rates = [None if result is None else result.rate for result in results]
+    return rate_bars([(rate, f"run-{place}") for place, rate in enumerate(rates)])
+
+
+def _asset(name: str) -> Markup:
+    # Ours, not a user's: it goes into the file as it is.
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

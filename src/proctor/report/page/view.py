@@ -1,0 +1,199 @@
+"""What a report says of one run: the headline's facts, warnings, notes and links."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from proctor.report.console import count
+from proctor.report.live import duration
+from proctor.report.page.choice import MOST_ROWS, Outcome, outcome
+from proctor.report.page.clock import Clock, clock_of
+from proctor.report.page.command import command_of
+from proctor.report.page.episodes import Failures, failures, video_link
+from proctor.report.page.figures import headline_bar, tidy
+from proctor.report.page.rates import Result, average_over_tasks, result_of, telling
+from proctor.report.page.run import Run
+from proctor.report.summary import describe_stop
+from proctor.store.records import EpisodeRecord
+from proctor.store.run_directory import DATABASE
+
+_MOST_NOTES = 100
+_MOST_ERRORS = 200
+
+
+class Fact(NamedTuple):
+    """One number of the headline."""
+
+    name: str
+    value: str
+    more: str = ""
+
+
+class Row(NamedTuple):
+    """One episode of the long table."""
+
+    record: EpisodeRecord
+    outcome: Outcome
+    link: str | None
+
+
+@dataclass(frozen=True)
+class View:
+    """One run as the template shows it."""
+
+    run: Run
+    result: Result
+    bar: Markup
+    facts: Sequence[Fact]
+    warnings: Sequence[str]
+    failures: Sequence[Failures]
+    errors: Sequence[EpisodeRecord]
+    rows: Sequence[Row]
+    kinds: Sequence[Outcome]
+    clock: Clock
+    speed: str
+    command: str | None
+    notes: Sequence[tuple[str, str]]
+    more_notes: int
+    files: Sequence[tuple[str, str]]
+
+    @property
+    def failed(self) -> int:
+        """How many episodes failed."""
+        return sum(len(found.records) for found in self.failures)
+
+    @property
+    def when(self) -> str:
+        """When the run began, by the clock of the machine that writes the report."""
+        return moment(self.run.sessions[0].started_at) if self.run.sessions else ""
+
+    @property
+    def when_iso(self) -> str:
+        """The same for programs."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.run.sessions[0].started_at))
+
+
+def view_of(run: Run, place: int, output: Path) -> View:
+    """Return what the report at `output` says of a run."""
+    result = result_of(run.fair)
+    clock = clock_of(run, f"timeline-{place}")
+    notes = [(moment(note.told_at), note.message) for note in run.notes]
+    return View(
+        run=run,
+        result=result,
+        bar=headline_bar(result.rate, f"run-{place}"),
+        facts=_facts(run, result),
+        warnings=_warnings(run, result),
+        failures=failures(run),
+        errors=[record for record in run.records if record.status == "error"][:_MOST_ERRORS],
+        rows=[Row(record, outcome(record), video_link(run, record, output)) for record in run.records[:MOST_ROWS]],
+        kinds=[kind for kind in ("success", "failure", "unknown") if any(outcome(r) == kind for r in run.records)],
+        clock=clock,
+        speed=_speed(run, clock),
+        command=command_of(run.settings),
+        notes=notes[-_MOST_NOTES:],
+        more_notes=max(0, len(notes) - _MOST_NOTES),
+        files=_files(run, output),
+    )
+
+
+def moment(seconds: float) -> str:
+    """Return a moment as people read it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _facts(run: Run, result: Result) -> list[Fact]:
+    facts = []
+    if result.rate.episodes:
+        facts.append(Fact("Successes", f"{result.rate.successes} of {result.rate.episodes}", "finished episodes"))
+    if result.errors:
+        pessimist = result.if_errors_failed
+        facts.append(Fact("Errors", count(result.errors, "episode"), "could not be run, not counted"))
+        if pessimist.value is not None:
+            facts.append(
+                Fact(
+                    "If errors were failures",
+                    f"{100 * pessimist.value:.1f} %",
+                    f"{100 * pessimist.low:.1f}–{100 * pessimist.high:.1f}, "
+                    f"{pessimist.successes} of {pessimist.episodes}",
+                )
+            )
+    else:
+        facts.append(Fact("Errors", "none"))
+    average = average_over_tasks(run.fair)
+    if average is not None:
+        facts.append(
+            Fact(
+                "Average over tasks",
+                f"{100 * average.value:.1f} %",
+                f"{100 * average.low:.1f}–{100 * average.high:.1f}, each task alike",
+            )
+        )
+    if result.steps is not None:
+        of = "of the successes" if result.rate.episodes else "of all episodes"
+        facts.append(Fact("Median steps", str(result.steps), of))
+    if result.reward is not None and result.rate.episodes:
+        facts.append(Fact("Mean sum of rewards", tidy(result.reward)))
+    facts.append(Fact("Wall time", duration(run.wall), count(max(1, len(run.sessions)), "session")))
+    return facts
+
+
+def _warnings(run: Run, result: Result) -> list[str]:
+    found = []
+    if run.stopped is not None:
+        found.append(describe_stop(run.stopped, run.planned))
+    if not run.complete:
+        found.append(
+            f"{len(run.records)} of {len(run.plan)} planned episodes have ended. "
+            + (
+                f"Rates are over the first {len(run.fair)} of the plan: among the others that have ended, quick "
+                "successes are too many."
+                if len(run.fair) < len(run.records)
+                else "Rates are over these."
+            )
+        )
+    if run.directory.shard is not None:
+        shard = run.directory.shard
+        found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
+    if not run.reproducible:
+        found.append("Not reproducible: the same command may give other episodes.")
+    silent = {record.task for record in run.fair if record.status == "finished"}
+    silent -= {record.task for record in telling(run.fair) if record.status == "finished"}
+    if silent:
+        names = sorted(silent)
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        whose = "The benchmark" if not result.rate.episodes else f"{shown}: the benchmark"
+        found.append(f"{whose} tells no success, so there is a mean sum of rewards and no rate.")
+    retried = sum(record.attempts > 1 for record in run.records if record.status == "finished")
+    if retried:
+        words = "was" if retried == 1 else "were"
+        found.append(
+            f"{count(retried, 'episode')} {words} tried more than once before ending; that changes no result."
+        )
+    return found
+
+
+def _speed(run: Run, clock: Clock) -> str:
+    ended = f"{count(len(run.records), 'episode')}, {clock.steps} steps in {duration(run.wall)}"
+    if not run.wall:
+        return f"{ended}."
+    speed = f"{len(run.records) / run.wall:.2f} episodes/s, {clock.steps / run.wall:.0f} steps/s"
+    workers = max((session.workers for session in run.sessions), default=0)
+    return f"{ended}: {speed}, begun with {count(workers, 'worker')}."
+
+
+def _files(run: Run, output: Path) -> list[tuple[str, str]]:
+    names = (run.directory.result.name, "config.yaml", DATABASE, "logs", "videos")
+    return [
+        (name, quote(os.path.relpath(run.path / name, output.parent.absolute())))
+        for name in names
+        if (run.path / name).exists()
+    ]
