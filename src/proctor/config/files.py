@@ -11,11 +11,14 @@ from proctor.errors import UsageError
 
 CONFIG_FILE = "config.yaml"
 
+# The one in C reads the same ten times as fast, which whoever looks at hundreds of runs notices.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def read_settings_file(path: Path, flag: str) -> dict[str, Any]:
     """Return the settings in a YAML file; `flag` is what the user typed, for the message if it cannot be read."""
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except FileNotFoundError:
         raise UsageError(f"{flag}: there is no such file.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
