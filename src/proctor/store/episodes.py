@@ -309,8 +309,8 @@ def is_begun(path: Path) -> bool:
 def _reading(path: Path) -> str:
     """How to open a file that is only looked at."""
     # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
-    # not in ours. Where no log lies there nobody writes, so the file can be read as it is. On a network file system
-    # there never is one, so one cannot tell; there a reader makes no files.
+    # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Network file systems
+    # never have one, so there one cannot tell; and there a reader makes no files.
     log, index = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "shm"))
     if not log.exists() and not is_network(path):
         return "ro&immutable=1"

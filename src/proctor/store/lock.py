@@ -54,7 +54,7 @@ class RunLock:
 
 
 def writer_of(directory: Path) -> str | None:
-    """Return who writes to a run directory right now, in words, or `None`. Writes nothing and gets in nobody's way."""
+    """Return who writes to a run directory right now, in words, or `None`. It writes nothing itself."""
     try:
         descriptor = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -7,8 +7,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from proctor.benchmarks.protocol import Task
+from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.report.page.run import Run
 from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.macro import stratified
@@ -48,7 +49,26 @@ def result_of(records: Iterable[EpisodeRecord]) -> Result:
     )
 
 
-def telling(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+class Told(Protocol):
+    """What is needed to know of an episode."""
+
+    @property
+    def key(self) -> EpisodeKey:
+        """Which it was."""
+
+    @property
+    def status(self) -> str:
+        """Finished, or error."""
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it succeeded, if that is told."""
+
+
+AnyTold = TypeVar("AnyTold", bound=Told)
+
+
+def telling(records: Sequence[AnyTold]) -> list[AnyTold]:
     """Return the episodes of tasks that tell success. One that speaks only of success has failures too."""
     told: dict[tuple[str, int], bool] = {}
     for record in records:
