@@ -69,6 +69,7 @@ class Pages:
             matching=len(chosen),
             wanted=wanted,
             outcomes=[kind for kind in OUTCOMES if any(outcome(record) == kind for record in run.records)],
+            troubled=any(row.record.error for row in rows),
             logs=_logs(run),
             now=time.strftime("%H:%M:%S"),
         )
@@ -126,7 +127,8 @@ def _logs(run: Run) -> list[Entry]:
         found = sorted(run.directory.logs.glob("*.log"))
     except OSError:
         return []
-    return [_entry(log)._replace(link=_link(log, f"logs/{quote(log.name)}")) for log in found]
+    spoken = [log for log in found if log.is_file() and log.stat().st_size]
+    return [_entry(log)._replace(link=_link(log, f"logs/{quote(log.name)}")) for log in spoken]
 
 
 def _entry(found: Path) -> Entry:

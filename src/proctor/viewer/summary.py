@@ -121,12 +121,12 @@ def _reason(error: Exception) -> str:
 
 
 def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
-    settings = read_run_settings(directory)
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
         identity, tasks = table.meta("identity"), table.meta("tasks") or []
         per_task, stopped = table.meta("n_episodes") or 0, table.meta("stopped")
         endings, sessions = table.endings(), sorted(table.sessions())
         wall, _ = table.wall_and_startup()
+    settings = read_run_settings(directory)
     plan = _plan(settings, [Task(**task) for task in tasks], per_task, (identity or {}).get("seed", 0))
     keys = {episode.key for episode in plan}
     ended = {ending.key: ending for ending in endings if ending.key in keys}
