@@ -120,6 +120,18 @@ class Weighted(Thoughtful):
         Path(note[0]).write_text(f"{weights}\n{Path(weights).read_text()}")
 
 
+class Constant:
+    """Pushes with the same force all the time: with 3 it succeeds, with 0 only where it begins well."""
+
+    observation_keys = ()
+
+    def __init__(self, push: float) -> None:
+        self._push = push
+
+    def act(self, observation: dict[str, Any]) -> Any:
+        return np.full((5, 2), float(self._push))
+
+
 class Counting:
     """A plain policy with hidden state: it must see only its own episode's steps."""
 

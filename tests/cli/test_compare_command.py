@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import run_cli
-from made_runs import make_run
 from rich.console import Console
 
+from harness import run_cli
+from made_runs import make_run
 from proctor.cli.main import run
 from proctor.comparison.compare import compare_many
 from proctor.comparison.document import as_document

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import flags, run_cli, run_tiny, tiny_tree
 from made_up_run import MadeUp, make_run
 
+from harness import flags, run_cli, run_tiny, tiny_tree
 from proctor.cli.main import run
 from proctor.errors import EXIT_OK, EXIT_USAGE, StoreError
 from proctor.report import ending

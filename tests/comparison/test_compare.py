@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import run_tiny
-from made_runs import make_run
 
 import proctor
+from harness import run_tiny
+from made_runs import make_run
 from proctor.comparison.compare import compare_many
 from proctor.errors import UsageError
 from proctor.stats.intervals import wilson

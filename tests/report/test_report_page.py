@@ -13,6 +13,7 @@ import html5lib
 import pytest
 from made_up_run import MadeUp, make_run
 
+from harness import run_tiny
 from proctor.benchmarks.protocol import Task
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
@@ -254,8 +255,8 @@ def test_several_runs_stand_side_by_side_with_the_verdict_of_proctor_compare(tmp
     assert f"B is {found.verdict} than A" in words
     rows = {row[0]: row for table in document.all("table", class_="differences") for row in document.rows(table)}
     for task, row in found.per_task().items():
-        assert rows[task][2:4] == [percent(row.first.value or 0), percent(row.second.value or 0)]
-        assert rows[task][7] == row.verdict
+        assert rows[task][5:7] == [percent(row.first.value or 0), percent(row.second.value or 0)]
+        assert rows[task][1] == row.verdict
     for place, run in enumerate(("run-0", "run-1")):
         rate = success_rate(stored(tmp_path / run))
         assert rate.value is not None
@@ -341,3 +342,13 @@ def test_colours_have_the_contrast_that_wcag_aa_asks_for(scheme: str) -> None:
         assert contrast(colours[f"run-{place}"], paper) >= 4.5, place
     for name in ("success", "failure", "error", "unknown"):
         assert contrast(colours[name], paper) >= 3, name
+
+
+def test_a_run_that_a_rule_ended_says_so_and_is_complete(tmp_path: Path) -> None:
+    evaluation = run_tiny(tmp_path / "run", task="a,b", n_episodes=20, eval={"stop_when": "ci<=0.3"})
+    stop = evaluation.info["run"]["stopped"]
+    assert stop["episodes"] < 40
+    words = Document(write_report([tmp_path / "run"])).text()
+    assert f"Stopped after {stop['episodes']} of 40 episodes: ci<=0.3 is reached" in words
+    assert "have ended" not in words
+    assert f"{stop['episodes']} episodes" in words

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import tiny_tree
 
+from harness import tiny_tree
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.wire import to_plain
 from proctor.report.page.command import command_of

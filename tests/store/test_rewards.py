@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import run_tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from harness import run_tiny
 from proctor.store.episodes import EpisodeTable
 from proctor.store.rewards import MOST_POINTS, pack_rewards, stride_of, unpack_rewards
 

@@ -14,6 +14,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+
 from harness import flags, run_cli, start_cli, tiny_tree, wait_until
 from made_runs import make_run
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import html5lib
 import pytest
-from made_runs import make_run
 from starlette.testclient import TestClient
 
+from made_runs import make_run
 from proctor.config.files import CONFIG_FILE
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
@@ -198,7 +198,7 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
     )
     with EpisodeTable(path / "run.sqlite") as table:
         table.add_note(HOSTILE)
-        table.set_meta("stopped", {"episodes": 1, "rule": HOSTILE})
+        table.set_meta("stopped", {"episodes": 1, "rule": HOSTILE, "decision": "better", "wins": 1, "losses": 0})
     (path / "logs").mkdir()
     (path / "logs" / f"{name}.log").write_text("x")
     odd = make_run(tmp_path / os.fsdecode(b"caf\xe9"), {"a": [True]})
@@ -290,10 +290,10 @@ def test_a_run_s_page_shows_the_report_and_its_episodes(tmp_path: Path) -> None:
 def test_a_run_that_a_rule_ended_says_so(tmp_path: Path) -> None:
     make_run(tmp_path / "run", {"a": [True, False, True, True]}, missing=[("a", 3)])
     with EpisodeTable(tmp_path / "run" / "run.sqlite") as table:
-        table.set_meta("stopped", {"episodes": 2, "rule": "ci<=0.3", "decision": "precise"})
+        table.set_meta("stopped", {"episodes": 2, "rule": "ci<=0.3", "decision": "better", "wins": 1, "losses": 0})
     client = viewing(tmp_path)
     assert rows(client)["run"][2:6] == ["stopped by a rule ci<=0.3", "50.0 %", "95 % interval 9.5–90.5", "1/2"]
-    assert "Stopped by the rule ci<=0.3 after 2 of 4 episodes" in text(read(client, "/run/run/"))
+    assert "Stopped after 2 of 4 episodes: ci<=0.3" in text(read(client, "/run/run/"))
 
 
 def test_a_run_that_has_no_plan_yet_says_so(tmp_path: Path) -> None:

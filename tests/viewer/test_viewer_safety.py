@@ -12,9 +12,9 @@ import pytest
 from httpx2 import Response
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_runs import make_run
 from starlette.testclient import TestClient
 
+from made_runs import make_run
 from proctor.viewer.app import make_app
 from proctor.viewer.safety import POLICY, Hosts, inside
 

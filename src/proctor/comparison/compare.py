@@ -181,6 +181,11 @@ def _left_out(task: Matched) -> int:
 def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None) -> list[str]:
     notes = []
     for run in (first, second):
+        if run.stopped:
+            notes.append(
+                f"{run.path} was ended by a rule ({run.stopped}) after {len(run.records)} episodes. Intervals and "
+                "tests here are for a number of episodes that was fixed beforehand."
+            )
         if not run.complete:
             notes.append(
                 f"{run.path} is not complete ({run.ended} of {run.planned} episodes). Compared are the first "

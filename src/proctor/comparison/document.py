@@ -31,6 +31,7 @@ def _run(run: StoredRun, alpha: float) -> dict[str, Any]:
         "policy": run.policy,
         "seed": run.identity["seed"],
         "complete": run.complete,
+        "stopped": run.stopped,
         "n_planned": run.planned,
         "n_ended": run.ended,
         "n_used": len(run.records),

@@ -15,7 +15,8 @@ from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
-from proctor.store.records import EpisodeRecord
+from proctor.store.records import EpisodeRecord, silent_tasks
+from proctor.store.result import counted
 from proctor.store.run_directory import DATABASE
 
 _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
@@ -38,6 +39,8 @@ class StoredRun:
     videos: Mapping[EpisodeKey, Path]
     ended: int
     planned: int
+    stopped: str | None = None
+    """The rule that ended it before its plan did; what it had done beyond that place is not compared."""
 
     @property
     def complete(self) -> bool:
@@ -65,9 +68,11 @@ def read_run(path: Path) -> StoredRun:
         found: dict[EpisodeKey, EpisodeRecord] = {}
         videos: dict[EpisodeKey, Path] = {}
         ended: set[EpisodeKey] = set()
+        stopped: str | None = None
         for directory in directories:
-            prefix, keys = _fair(directory, sources.tasks)
+            prefix, keys, rule = _fair(directory, sources.tasks)
             ended |= keys
+            stopped = stopped or rule
             for record in prefix:
                 if record.key not in found or found[record.key].status == "error":
                     found[record.key] = record
@@ -79,23 +84,29 @@ def read_run(path: Path) -> StoredRun:
     shard = _SHARD.fullmatch(path.absolute().name)
     if shard:
         plan = shard_of(plan, *map(int, shard.groups()))
+    records = [found[episode.key] for episode in plan if episode.key in found]
+    silent = silent_tasks(records)
+    if records and len(silent) == len({record.key[:2] for record in records}):
+        raise UsageError(f"{path}: its benchmark tells no success, so there is nothing to compare.")
     return StoredRun(
         path=path,
         policy=_policy(directories[0]),
         identity=sources.identity,
         tasks=sources.tasks,
-        records=[found[episode.key] for episode in plan if episode.key in found],
+        records=[record for record in records if record.key[:2] not in silent],
         videos=videos,
         ended=len(ended),
-        planned=len(plan),
+        planned=len(found) if stopped else len(plan),
+        stopped=stopped,
     )
 
 
-def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], set[EpisodeKey]]:
-    """Return the finished prefix of a directory's own plan, and everything that has ended there."""
+def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], set[EpisodeKey], str | None]:
+    """Return the finished prefix of a directory's own plan, all that has ended there, and what stopped it."""
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
         records = {record.key: record for record in table.records()}
         plan = make_plan(tasks, table.meta("n_episodes") or 0, table.meta("identity")["seed"])
+        plan, stopped = list(counted(plan, table)), table.meta("stopped")
     shard = _SHARD.fullmatch(directory.name)
     if shard:
         plan = shard_of(plan, *map(int, shard.groups()))
@@ -104,7 +115,8 @@ def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], 
         if episode.key not in records:
             break
         prefix.append(records[episode.key])
-    return prefix, {episode.key for episode in plan if episode.key in records}
+    ended = {episode.key for episode in plan if episode.key in records}
+    return prefix, ended, stopped["rule"] if stopped else None
 
 
 def _policy(directory: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 EXECUTION = "execution"
 
@@ -39,6 +39,13 @@ class EnvSettings:
     max_parallel_tasks: Annotated[
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0
+
+    def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
+        """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
+        # Here, and against the usual direction: settings import nothing, and LeRobot's have this method.
+        from proctor.vector.make import create_envs
+
+        return create_envs(self, n_envs, use_async_envs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,12 @@ class RunSettings:
     num_shards: Annotated[
         int, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
     ] = 1
+    stop_when: Annotated[
+        str, 'end early, "ci<=0.05": when the success rate is known to plus or minus 5 points; none: never'
+    ] = "none"
+    until_better_than: Annotated[
+        str, "run directory of the same tasks and seed: end when this policy is shown to be better, or not to be"
+    ] = "none"
     stop_grace: Annotated[float, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
 
 

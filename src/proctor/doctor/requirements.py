@@ -71,17 +71,18 @@ def release(version: str) -> tuple[int, ...]:
 
 
 PACKAGES = (
-    Package("jinja2", CORE, "3.1"),
     Package("msgpack", CORE, "1.0.5"),
     Package("numpy", CORE, "1.26"),
     Package("pydantic", CORE, "2.7"),
     Package("pyyaml", CORE, "6.0", module="yaml"),
     Package("rich", CORE, "13.7"),
+    Package("jinja2", CORE, "3.1"),
     Package("packaging", META_WORLD, "23", extra="metaworld"),
     Package("mujoco", META_WORLD, "3.3.0", "3.17", extra="metaworld"),
     Package("gymnasium", META_WORLD, "1.1", extra="metaworld"),
     Package("metaworld", META_WORLD, "3.0.0", extra="metaworld"),
     Package("av", OPTIONS, "12", extra="video", use="videos"),
+    Package("hf-libero", OPTIONS, "0.1.4", extra="libero", use="LIBERO", module="libero", slow=True),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
     Package("scipy", OPTIONS, "1.11", extra="stats", use="comparing runs"),
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),

@@ -342,9 +342,10 @@ class Coordinator:
             grace = self._job.eval.stop_grace
             self._stop_deadline = time.monotonic() + grace
             busy = sum(bool(worker.assigned) for worker in self._workers.values())
-            self._tell(
-                f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
-            )
+            if not self._interrupts.satisfied:
+                self._tell(
+                    f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
+                )
 
     def _watch_the_clock(self) -> None:
         for worker in list(self._workers.values()):

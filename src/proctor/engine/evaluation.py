@@ -17,17 +17,18 @@ from proctor.config.wire import to_plain
 from proctor.engine.events import RunStart, Watcher
 from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
+from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.site import Settled, Site, Staff
+from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
-from proctor.store.result import write_result
+from proctor.store.result import counted, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 
 
@@ -88,6 +89,7 @@ class Evaluator:
         self._watchers = [*watchers, self._notes]
         shard = directory.shard or Shard(0, 1)
         self._plan = shard_of(make_plan(site.tasks, settings.eval.n_episodes, settings.seed), *shard)
+        self._rules = rules_for(settings, self._plan)
 
     def run(self) -> Evaluation:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
@@ -121,10 +123,14 @@ class Evaluator:
                 session = table.begin_session(staff.workers)
                 self._notes.keep_in(table)
                 self._announce(table, settled, staff)
+                if self._rules is not None:
+                    self._rules.add(table.records())
             except BaseException:
                 self._site.abandon()
                 raise
             ending = self._execute(table, interrupts)
+            stop = self._rules.stop if self._rules is not None else None
+            table.set_meta("stopped", stop.to_meta() if stop is not None else None)
             return self._conclude(table, session, ending)
 
     def _announce(self, table: EpisodeTable, settled: Settled, staff: Staff) -> None:
@@ -144,8 +150,14 @@ class Evaluator:
             self._tell(note)
 
     def _execute(self, table: EpisodeTable, interrupts: Interrupts) -> Ending:
+        ledger: Ledger = table
+        if self._rules is not None:
+            if self._rules.stop is not None:
+                self._site.abandon()  # what is stored says enough already
+                return Ending()
+            ledger = RuledLedger(table, self._rules, interrupts)
         try:
-            return self._site.run(table, self._watchers, interrupts)
+            return self._site.run(ledger, self._watchers, interrupts)
         except ProctorError as error:
             return Ending(error=error)
         finally:
@@ -163,7 +175,8 @@ class Evaluator:
             self._directory.remove_leftovers()
         except ProctorError as problem:
             error = error or problem
-        return Evaluation(self._directory, self._plan, records, info, ending.stopped_by, error)
+        plan = counted(self._plan, table)
+        return Evaluation(self._directory, plan, records, info, ending.stopped_by, error)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:

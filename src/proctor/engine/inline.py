@@ -81,7 +81,7 @@ class _Inline:
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
         spec = BenchmarkSpec.from_wire(job.recipe.spec)
-        self._job, self._fps = job, benchmark.fps
+        self._job, self._fps = job, job.recipe.fps
         self._meter = Meter()
         self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
         self._actor = LocalActor(policy, spec.action_size)

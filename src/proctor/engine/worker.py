@@ -39,6 +39,7 @@ class WorkerBoot:
     spawned: float
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
+    fps: int = 30
     video_fps: int = 30
 
 
@@ -124,7 +125,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             stage.close()
             return
         episode = Episode.from_wire(order["episode"])
-        video = VideoSink(Path(order["video"]), benchmark.fps, settings.video_fps) if order["video"] else None
+        video = VideoSink(Path(order["video"]), settings.fps, settings.video_fps) if order["video"] else None
         try:
             record = play(stage, episode, actor, view, meter, video)
         except PolicyLostError as error:

@@ -20,7 +20,8 @@ def write_result(
     directory: RunDirectory, table: EpisodeTable, tasks: Sequence[Task], plan: Sequence[Episode]
 ) -> tuple[list[EpisodeRecord], dict[str, Any]]:
     """Write the result's file; returns the records of the plan's episodes and what was written."""
-    planned = {episode.key for episode in plan}
+    kept = counted(plan, table)
+    planned = {episode.key for episode in kept}
     records = [record for record in table.records() if record.key in planned]
     identity: Identity = table.meta("identity")
     wall, startup = table.wall_and_startup()
@@ -32,8 +33,10 @@ def write_result(
         startup_seconds=startup,
         versions=_versions(identity),
         run={
-            "complete": len(records) == len(plan),
+            "complete": len(records) == len(kept),
             "n_planned": len(plan),
+            "n_repeated": sum(episode.repeats for episode in plan),
+            "stopped": table.meta("stopped"),
             "shard": directory.shard and {"id": directory.shard.number, "of": directory.shard.of},
             "seed": identity["seed"],
             "reproducible": table.meta("reproducible"),
@@ -42,6 +45,15 @@ def write_result(
     )
     write_json(directory.result, info)
     return records, info
+
+
+def counted(plan: Sequence[Episode], table: EpisodeTable) -> Sequence[Episode]:
+    """Return the part of the plan that the result is about: all of it, or up to where a rule ended the run.
+
+    What ended beyond that place is kept, for when the run is continued, but counted it would favour quick ones.
+    """
+    stopped = table.meta("stopped")
+    return plan if stopped is None else plan[: stopped["episodes"]]
 
 
 def _versions(identity: Identity) -> dict[str, str]:

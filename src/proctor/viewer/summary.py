@@ -14,10 +14,10 @@ from proctor.config.files import CONFIG_FILE, read_run_settings
 from proctor.engine.plan import make_plan, shard_of
 from proctor.errors import ProctorError
 from proctor.report.live import duration
-from proctor.report.page.rates import telling
 from proctor.report.page.view import moment
 from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import Ended, EpisodeTable, Session
+from proctor.store.records import silent_tasks
 from proctor.store.run_directory import DATABASE, EVAL_INFO
 from proctor.viewer.safety import leads_out
 
@@ -131,7 +131,8 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     keys = {episode.key for episode in plan}
     ended = {ending.key: ending for ending in endings if ending.key in keys}
     fair = _fair(plan, ended, stopped)
-    told = [ending for ending in telling(fair) if ending.status == "finished"]
+    silent = silent_tasks(fair)
+    told = [ending for ending in fair if ending.status == "finished" and ending.key[:2] not in silent]
     env, policy = settings.get("env") or {}, settings.get("policy") or {}
     complete = bool(plan) and len(ended) == len(plan)
     return Summary(

@@ -7,14 +7,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
+from proctor.benchmarks.protocol import Task
 from proctor.report.page.run import Run
 from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.macro import stratified
 from proctor.stats.steps import StepCurve, step_curve
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
 
 
 @dataclass(frozen=True)
@@ -49,32 +48,10 @@ def result_of(records: Iterable[EpisodeRecord]) -> Result:
     )
 
 
-class Told(Protocol):
-    """What is needed to know of an episode."""
-
-    @property
-    def key(self) -> EpisodeKey:
-        """Which it was."""
-
-    @property
-    def status(self) -> str:
-        """Finished, or error."""
-
-    @property
-    def success(self) -> bool | None:
-        """Whether it succeeded, if that is told."""
-
-
-AnyTold = TypeVar("AnyTold", bound=Told)
-
-
-def telling(records: Sequence[AnyTold]) -> list[AnyTold]:
-    """Return the episodes of tasks that tell success. One that speaks only of success has failures too."""
-    told: dict[tuple[str, int], bool] = {}
-    for record in records:
-        if record.status == "finished":
-            told[record.key[:2]] = told.get(record.key[:2], False) or record.success is not None
-    return [record for record in records if told.get(record.key[:2], True)]
+def telling(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Return the episodes of tasks that tell success."""
+    silent = silent_tasks(records)
+    return [record for record in records if record.key[:2] not in silent]
 
 
 def average_over_tasks(records: Sequence[EpisodeRecord]) -> Estimate | None:

@@ -17,13 +17,17 @@ from proctor.report.page.choice import episodes_for_curves
 from proctor.store.episodes import EpisodeTable, Note, Session, is_begun
 from proctor.store.identity import Identity
 from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.result import counted
 from proctor.store.rewards import RewardCurve
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run. `records` are all that ended, in plan order."""
+    """What is known of a run. `records` are all that ended, in plan order.
+
+    Of a run that a rule has `stopped`, the plan ends where it did, and `planned` says how long it was to be.
+    """
 
     directory: RunDirectory
     settings: Mapping[str, Any]
@@ -31,6 +35,8 @@ class Run:
     versions: Mapping[str, str]
     tasks: Sequence[Task]
     plan: Sequence[Episode]
+    planned: int
+    stopped: Mapping[str, Any] | None
     records: Sequence[EpisodeRecord]
     attempts: Sequence[Attempt]
     notes: Sequence[Note]
@@ -109,6 +115,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
         plan = make_plan(tasks, table.meta("n_episodes") or 0, identity["seed"])
         if shard is not None:
             plan = shard_of(plan, *shard)
+        planned, plan = len(plan), list(counted(plan, table))
         ended = {record.key: record for record in table.records()}
         records = [ended[episode.key] for episode in plan if episode.key in ended]
         wall, startup = table.wall_and_startup()
@@ -120,6 +127,8 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
             versions=_versions(directory.result, identity),
             tasks=tasks,
             plan=plan,
+            planned=planned,
+            stopped=table.meta("stopped"),
             records=records,
             attempts=table.attempts(),
             notes=table.notes(),

@@ -21,6 +21,7 @@ from proctor.report.page.episodes import Failures, failures, video_link
 from proctor.report.page.figures import headline_bar, tidy
 from proctor.report.page.rates import Result, average_over_tasks, result_of, telling
 from proctor.report.page.run import Run
+from proctor.report.summary import describe_stop
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE
 
@@ -147,6 +148,8 @@ def _facts(run: Run, result: Result) -> list[Fact]:
 
 def _warnings(run: Run, result: Result) -> list[str]:
     found = []
+    if run.stopped is not None:
+        found.append(describe_stop(run.stopped, run.planned))
     if not run.complete:
         found.append(
             f"{len(run.records)} of {len(run.plan)} planned episodes have ended. "
