@@ -153,7 +153,7 @@ def test_a_run_that_goes_on_is_seen_going_on_and_ending(
     visiting: Any, address: str, root: Path, screenshots: Path
 ) -> None:
     path = root / "going"
-    tree = tiny_tree(path, n_episodes=60, env={"delay": 0.01}, job_name="going_on")
+    tree = tiny_tree(path, n_episodes=200, env={"delay": 0.01}, job_name="going_on")
     process = start_cli("eval", *flags(tree))
     try:
         with visiting(address) as visit:
@@ -162,6 +162,12 @@ def test_a_run_that_goes_on_is_seen_going_on_and_ending(
             page.wait_for_function("() => document.querySelector('#live progress')?.value > 5", timeout=60_000)
             first = page.locator("#live progress").evaluate("p => p.value")
             page.wait_for_function(f"() => document.querySelector('#live progress').value > {first}")
+            counts = page.locator("#result .facts dd").first.text_content()
+            page.wait_for_function(
+                "old => document.querySelector('#result .facts dd').textContent !== old",
+                arg=counts,
+                timeout=60_000,
+            )
             page.screenshot(path=screenshots / "view-live.png")
             page.wait_for_function("() => document.querySelector('#live') === null", timeout=120_000)
             assert page.locator("#result .value").is_visible()
