@@ -15,7 +15,8 @@ LEROBOT_ENV = scripts/cached-env lerobot 3.12 constraints-lerobot.txt \
 # hf-libero declares torch, transformers, wandb and more for training; what simulates is what is named here.
 LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TESTING) av huggingface_hub mujoco \
   robosuite bddl easydict termcolor cloudpickle gymnasium matplotlib future alone:hf-libero
-BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright $(TESTING)
+BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright \
+  starlette uvicorn $(TESTING)
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 # Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)

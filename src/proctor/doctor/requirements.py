@@ -85,6 +85,8 @@ PACKAGES = (
     Package("hf-libero", OPTIONS, "0.1.4", extra="libero", use="LIBERO", module="libero", slow=True),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
     Package("scipy", OPTIONS, "1.11", extra="stats", use="comparing runs"),
+    Package("uvicorn", OPTIONS, "0.30", extra="view", use="proctor view"),
+    Package("starlette", OPTIONS, "0.49.1", extra="view", use="proctor view"),
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),
     Package("lerobot", OPTIONS, "0.5", extra="lerobot", use="checkpoints", slow=True),
     Package("torch", OPTIONS, use="checkpoints", slow=True),

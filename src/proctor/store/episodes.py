@@ -29,6 +29,15 @@ class Session(NamedTuple):
     startup: float
 
 
+class Ended(NamedTuple):
+    """How an episode ended, and when: all that a list of runs needs of each."""
+
+    key: EpisodeKey
+    status: str
+    success: bool | None
+    ended_at: float
+
+
 class Note(NamedTuple):
     """Something that the user was told while the run went on."""
 
@@ -162,6 +171,17 @@ class EpisodeTable:
             rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes").fetchall()
         return [_record(row) for row in rows]
 
+    def endings(self) -> list[Ended]:
+        """Return how every episode ended, in no particular order: less than `records`, and quicker."""
+        with _explained(self.path):
+            rows = self._db.execute(
+                "SELECT task_group, task_id, episode_index, status, success, ended_at FROM episodes"
+            ).fetchall()
+        return [
+            Ended(EpisodeKey(group, task, index), status, None if success is None else bool(success), at)
+            for group, task, index, status, success, at in rows
+        ]
+
     def reward_curves(self, keys: Iterable[EpisodeKey]) -> dict[EpisodeKey, RewardCurve]:
         """Return the rewards of these episodes, of those that have any."""
         statement = (
@@ -277,8 +297,7 @@ def is_begun(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        # Not read-only: such a reader leaves the files of the write-ahead log behind.
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode={_reading(path)}", uri=True)
         try:
             return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         finally:
@@ -292,8 +311,11 @@ def _reading(path: Path) -> str:
     # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
     # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Network file systems
     # never have one, so there one cannot tell; and there a reader makes no files.
-    log = path.with_name(f"{path.name}-wal")
-    return "ro" if log.exists() or is_network(path) else "ro&immutable=1"
+    log, index = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "shm"))
+    if not log.exists() and not is_network(path):
+        return "ro&immutable=1"
+    # The index of a log is only looked at, too: what a killed writer left is put in order by who goes on with it.
+    return "ro&readonly_shm=1" if index.exists() else "ro"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import socket
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from proctor.errors import RunLockedError
 
@@ -49,8 +50,45 @@ class RunLock:
         os.close(self._descriptor)
 
     def _holder(self) -> str:
-        try:
-            note = json.loads(os.pread(self._descriptor, 4096, 0))
-            return f"process {note['pid']} on {note['host']} since {note['since']}"
-        except (ValueError, KeyError, OSError):
-            return "another process"
+        return _words(_note(self._descriptor))
+
+
+def writer_of(directory: Path) -> str | None:
+    """Return who writes to a run directory right now, in words, or `None`. It writes nothing itself."""
+    try:
+        descriptor = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        note = _note(descriptor)
+        if note is None or (note.get("host") == socket.gethostname() and not _lives(note.get("pid"))):
+            return None  # who lets go wipes its name; who is killed leaves it
+        # A lock that is tried for is held for a moment, in which nobody else gets it. That is why the name is read
+        # first: all that is left is a killed run whose process number is taken again, or that ran on another host.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _words(note)
+    except OSError:  # a file system without locks
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _note(descriptor: int) -> dict[str, Any] | None:
+    try:
+        note = json.loads(os.pread(descriptor, 4096, 0))
+    except (ValueError, OSError):
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def _words(note: dict[str, Any] | None) -> str:
+    try:
+        return f"process {note['pid']} on {note['host']} since {note['since']}" if note else "another process"
+    except KeyError:
+        return "another process"
+
+
+def _lives(pid: object) -> bool:
+    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.stats.intervals import Rate, wilson
@@ -109,7 +109,23 @@ def rate_if_errors_failed(records: Iterable[EpisodeRecord]) -> Rate:
     return wilson(sum(bool(record.success) for record in counted), len(counted))
 
 
-def silent_tasks(records: Iterable[EpisodeRecord]) -> set[tuple[str, int]]:
+class Told(Protocol):
+    """What must be known of an episode to say whether its task tells success."""
+
+    @property
+    def key(self) -> EpisodeKey:
+        """Which it was."""
+
+    @property
+    def status(self) -> str:
+        """Finished, or error."""
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it succeeded, if that is told."""
+
+
+def silent_tasks(records: Iterable[Told]) -> set[tuple[str, int]]:
     """Return the tasks that tell no success: they have rewards, and no rate.
 
     One whose simulator speaks of success only when it happens is not among them once it has happened: its other

@@ -32,7 +32,7 @@ from proctor.store.atomic import write_text
 REPORT = "report.html"
 MOST_RUNS = 6
 _MOST_GROUPS = 5
-_HERE = Path(__file__).parent
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,13 @@ def write_report(directories: Sequence[Path], output: Path | None = None, *, emb
 
 def render(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> str:
     """Return the report as HTML; links are those of a file at `output`."""
+    return templates().get_template("page.html.j2").render(page=make_page(runs, output, embed_videos))
+
+
+def templates(*folders: Path) -> Environment:
+    """Return the report's templates, and others in `folders` that build on them."""
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader([*folders, HERE]), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined,
     )  # fmt: skip
     filters: dict[str, Callable[..., Any]] = {
@@ -155,10 +160,11 @@ def render(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> str
         "bars": _bars,
     }
     environment.filters.update(filters)
-    return environment.get_template("page.html.j2").render(page=_page(runs, output, embed_videos))
+    return environment
 
 
-def _page(runs: Sequence[Run], output: Path, embed_videos: bool) -> Page:
+def make_page(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> Page:
+    """Return what the report's template shows."""
     views = [view_of(run, place, output) for place, run in enumerate(runs)]
     shown, more = cards(runs, output, embed_videos)
     comparisons, problem = _comparisons(runs, output)
@@ -236,7 +242,7 @@ def _bars(results: Sequence[Result | None]) -> Markup:
 
 def _asset(name: str) -> Markup:
     # Ours, not a user's: it goes into the file as it is.
-    return Markup((_HERE / name).read_text(encoding="utf-8"))
+    return Markup((HERE / name).read_text(encoding="utf-8"))
 
 
 def _digest(text: str) -> str:

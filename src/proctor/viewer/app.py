@@ -1,0 +1,126 @@
+"""The viewer's routes. Pages end in a slash; what lies in a run directory has the page's address before its own.
+
+/                 the list of runs          /rows             its rows alone
+/run/RUN/         a run's page              /run/RUN/FILE     a file of the run
+/report/RUN/      its report as one file    /live/RUN/        how far it is, as JSON
+/compare/?run=A&run=B
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from proctor.errors import ProctorError
+from proctor.viewer.files import STATIC, file_response, static_response
+from proctor.viewer.pages import Pages
+from proctor.viewer.runs import Runs
+from proctor.viewer.safety import Guard, Hosts, inside, run_around
+
+
+def make_app(root: Path, hosts: Hosts) -> Guard:
+    """Return the application over the runs below `root`."""
+    viewer = _Viewer(root.resolve())
+    routes = [
+        Route("/", viewer.list),
+        Route("/rows", viewer.rows),
+        Route("/run/{path:path}", viewer.run),
+        Route("/report/{path:path}", viewer.report),
+        Route("/live/{path:path}", viewer.live),
+        Route("/compare", viewer.compare),
+        Route("/compare/{path:path}", viewer.compare),
+        Route("/static/{name}", viewer.static),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: viewer.refused, ProctorError: viewer.failed})
+    app.router.redirect_slashes = False
+    return Guard(app, hosts)
+
+
+class _Viewer:
+    """Answers requests. Starlette runs each method in a thread, so that none waits for another."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._runs = root, Runs(root)
+        self._pages = Pages(root)
+
+    def list(self, request: Request) -> Response:
+        return self._pages.list(self._runs.all())
+
+    def rows(self, request: Request) -> Response:
+        return self._pages.rows(self._runs.all())
+
+    def run(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        directory = self._directory(path)
+        if directory is None:
+            return self._file(path)
+        summary = self._runs.summary(directory)
+        if summary.state == "unreadable" or not summary.planned:
+            return self._pages.problem(summary)
+        return self._pages.run(summary, directory, request.query_params)
+
+    def report(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        directory = self._directory(path)
+        return self._file(path) if directory is None else self._pages.report(directory)
+
+    def live(self, request: Request) -> Response:
+        directory = self._directory(request.path_params["path"])
+        if directory is None:
+            raise HTTPException(404)
+        summary = self._runs.summary(directory)
+        numbers = {"state": summary.state, "ended": summary.ended, "planned": summary.planned}
+        return JSONResponse({**numbers, "words": summary.words})
+
+    def compare(self, request: Request) -> Response:
+        path = request.path_params.get("path")
+        wanted = request.query_params.getlist("run")
+        if path is None:
+            return RedirectResponse(f"/compare/?{urlencode([('run', one) for one in wanted])}", 307)
+        if path:
+            return self._file(path)
+        directories = [self._runs.at(one) for one in wanted]
+        missing = [one for one, found in zip(wanted, directories, strict=True) if found is None]
+        if missing:
+            raise HTTPException(404, f"There is no run {missing[0]} here.")
+        found = [directory for directory in directories if directory is not None]
+        return self._pages.compare([(self._runs.summary(directory), directory) for directory in found])
+
+    def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            raise HTTPException(404)
+        return static_response(name)
+
+    def _directory(self, path: str) -> Path | None:
+        """Return the run whose page is asked for; `None` if it is a file or folder inside of one."""
+        if path and not path.endswith("/"):
+            return None
+        return self._runs.at(path.removesuffix("/"))
+
+    def _file(self, path: str) -> Response:
+        found = inside(self._root, path.removesuffix("/"))
+        run = None if found is None else run_around(self._root, found)
+        if found is None or run is None:
+            raise HTTPException(404)
+        if found.is_file():
+            return file_response(found)
+        if not path.endswith("/"):
+            return RedirectResponse(f"/run/{quote(path, errors='surrogateescape')}/", 307)
+        return self._pages.folder(found, run)
+
+    def refused(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        said = error.detail if isinstance(error, HTTPException) else ""
+        words = "There is nothing here. It may have been moved or deleted." if said == "Not Found" else said
+        return self._pages.refusal(words, status)
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Tell why a page cannot be made: a run that changed or broke since it was listed."""
+        return self._pages.refusal(str(error.__cause__ or error), 409)

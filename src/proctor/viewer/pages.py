@@ -1,0 +1,159 @@
+"""The viewer's pages. A run's figures are the report's: the templates build on its template."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from proctor.report.page.choice import MOST_ROWS, outcome
+from proctor.report.page.episodes import video_link
+from proctor.report.page.page import MOST_RUNS, REPORT, make_page, render, templates
+from proctor.report.page.run import Run, read_report_run
+from proctor.report.page.view import Row
+from proctor.store.records import EpisodeRecord
+from proctor.viewer.files import KINDS
+from proctor.viewer.summary import Summary
+
+OUTCOMES = ("success", "failure", "unknown", "error")
+_SMALL_LOG = 4 << 20
+_REPORT_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; media-src 'self' data:; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The report's own policy, inside it, is stricter: it names the one script by its digest. A browser obeys both."""
+
+
+class Entry(NamedTuple):
+    """A file or folder of a run."""
+
+    name: str
+    link: str | None
+    size: str
+
+
+class Pages:
+    """Makes the pages over the runs below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._templates = templates(Path(__file__).parent / "templates")
+        self._templates.filters.update(address=address, size=_size)
+        self._templates.globals.update(root=_plain(str(root)), most_runs=MOST_RUNS)
+
+    def list(self, summaries: Sequence[Summary]) -> Response:
+        """Return the list of runs."""
+        return self._page("list.html.j2", runs=summaries)
+
+    def rows(self, summaries: Sequence[Summary]) -> Response:
+        """Return its rows alone, for a page that is open."""
+        return self._page("rows.html.j2", runs=summaries)
+
+    def run(self, summary: Summary, directory: Path, query: Mapping[str, str]) -> Response:
+        """Return a run's page: how far it is, its episodes, and its report."""
+        run = read_report_run(directory)
+        output = directory / REPORT
+        wanted = query.get("task", "").strip(), query.get("outcome", "")
+        chosen = [record for record in run.records if _matches(record, *wanted)]
+        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in chosen[:MOST_ROWS]]
+        return self._page(
+            "run.html.j2",
+            page=make_page([run], output),
+            summary=summary,
+            rows=rows,
+            matching=len(chosen),
+            wanted=wanted,
+            outcomes=[kind for kind in OUTCOMES if any(outcome(record) == kind for record in run.records)],
+            troubled=any(row.record.error for row in rows),
+            logs=_logs(run),
+            now=time.strftime("%H:%M:%S"),
+        )
+
+    def report(self, directory: Path) -> Response:
+        """Return the report as `proctor report` writes it."""
+        html = render([read_report_run(directory)], directory / REPORT)
+        return _html(html, headers={"content-security-policy": _REPORT_POLICY})
+
+    def compare(self, chosen: Sequence[tuple[Summary, Path]]) -> Response:
+        """Return runs side by side; the first is what the others are compared with."""
+        if not 2 <= len(chosen) <= MOST_RUNS:
+            raise HTTPException(400, f"Choose 2 to {MOST_RUNS} runs to compare; these are {len(chosen)}.")
+        for summary, _ in chosen:
+            if summary.problem or not summary.planned:
+                why = summary.problem or "It has not started yet."
+                raise HTTPException(409, f"{summary.folder} cannot be compared. {why}")
+        page = make_page([read_report_run(directory) for _, directory in chosen], self._root / "compare.html")
+        turned = [*chosen[1:], chosen[0]]
+        query = urlencode([("run", summary.path) for summary, _ in turned], errors="surrogateescape")
+        return self._page("compare.html.j2", page=page, chosen=[one for one, _ in chosen], turned=query)
+
+    def problem(self, summary: Summary) -> Response:
+        """Return the page of a run of which there is nothing to show, or not yet."""
+        return self._page("problem.html.j2", summary=summary)
+
+    def folder(self, folder: Path, run: Path) -> Response:
+        """Return what a folder of a run holds."""
+        entries = sorted(folder.iterdir())
+        return self._page(
+            "folder.html.j2",
+            title=f"{run.name}/{folder.relative_to(run)}",
+            entries=[_entry(found) for found in entries if not found.name.startswith(".")],
+        )
+
+    def refusal(self, words: str, status: int) -> Response:
+        """Return why there is no page."""
+        return self._page("refusal.html.j2", status, words=words)
+
+    def _page(self, template: str, status: int = 200, **values: Any) -> Response:
+        return _html(self._templates.get_template(template).render(**values), status)
+
+
+def address(path: str, page: str = "run") -> str:
+    """Return where a run's page is."""
+    return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
+
+
+def _matches(record: EpisodeRecord, task: str, kind: str) -> bool:
+    return task.lower() in record.task.lower() and (kind not in OUTCOMES or outcome(record) == kind)
+
+
+def _logs(run: Run) -> list[Entry]:
+    try:
+        found = sorted(run.directory.logs.glob("*.log"))
+    except OSError:
+        return []
+    spoken = [log for log in found if log.is_file() and log.stat().st_size]
+    return [_entry(log)._replace(link=_link(log, f"logs/{quote(log.name)}")) for log in spoken]
+
+
+def _entry(found: Path) -> Entry:
+    name = _plain(found.name)
+    if found.is_dir():
+        return Entry(f"{name}/", f"{quote(found.name, errors='surrogateescape')}/", "")
+    link = _link(found, quote(found.name, errors="surrogateescape"))
+    return Entry(name, link, _size(found.stat().st_size) if found.exists() else "gone")
+
+
+def _link(found: Path, link: str) -> str | None:
+    """Return the link of a file that a browser can show: of a known kind, and no log that would choke it."""
+    if not found.is_file() or found.suffix.lower() not in KINDS:
+        return None
+    return None if found.suffix == ".log" and found.stat().st_size > _SMALL_LOG else link
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e6:.1f} MB" if number >= 1e5 else f"{number / 1e3:.1f} kB"
+
+
+def _plain(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    # A name may hold half of a character, which UTF-8 has no way to write.
+    return Response(text.encode(errors="replace"), status, headers, "text/html; charset=utf-8")

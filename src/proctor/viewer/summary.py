@@ -1,0 +1,178 @@
+"""One run in a line: what it was, how far it is, and the rate that may be told of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from proctor.benchmarks.protocol import Episode, Task
+from proctor.config.files import CONFIG_FILE, read_run_settings
+from proctor.engine.plan import make_plan, shard_of
+from proctor.errors import ProctorError
+from proctor.report.live import duration
+from proctor.report.page.view import moment
+from proctor.stats.intervals import Rate, wilson
+from proctor.store.episodes import Ended, EpisodeTable, Session
+from proctor.store.records import silent_tasks
+from proctor.store.run_directory import DATABASE, EVAL_INFO
+from proctor.viewer.safety import leads_out
+
+State = Literal["running", "complete", "stopped", "incomplete", "unreadable"]
+
+_LOG, _INDEX = f"{DATABASE}-wal", f"{DATABASE}-shm"
+SOURCES = (DATABASE, _LOG, CONFIG_FILE)
+"""What a summary is read from."""
+
+_NOTHING = wilson(0, 0)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list says of a run. `problem` says why the rest could not be read."""
+
+    path: str
+    """Relative to the folder of runs; "" if that is the run itself."""
+    name: str
+    state: State
+    began: float
+    problem: str = ""
+    benchmark: str = ""
+    policy: str = ""
+    tasks: int = 0
+    planned: int = 0
+    ended: int = 0
+    errors: int = 0
+    rate: Rate = _NOTHING
+    """Over all episodes, or over the finished prefix of the plan as long as some are missing."""
+    first: int = 0
+    """How many episodes of the plan the rate was taken over, errors among them."""
+    wall: float = 0.0
+    rule: str = ""
+    """The rule that ended it early."""
+    writer: str = ""
+    speed: float = 0.0
+    """Episodes per second of the session that goes on."""
+
+    @property
+    def folder(self) -> str:
+        """The path as text that any page can hold."""
+        return self.path.encode(errors="replace").decode() or "."
+
+    @property
+    def when(self) -> str:
+        """When it began."""
+        return moment(self.began)[:16]
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until all is done, if it goes on like this."""
+        return (self.planned - self.ended) / self.speed if self.state == "running" and self.speed else None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What is said of a run that goes on, by name."""
+        rate = self.rate
+        partial = "" if self.ended == self.planned else f" in the first {self.first} of the plan"
+        return {
+            "ended": f"{self.ended} of {self.planned}" if self.planned else "starting",
+            "rate": f"{100 * rate.value:.1f} %" if rate.value is not None else "not known yet",
+            "interval": f"{100 * rate.low:.1f}–{100 * rate.high:.1f}{partial}" if rate.episodes else "",
+            "counts": f"{rate.successes} of {rate.episodes}",
+            "errors": str(self.errors) if self.errors else "none",
+            "speed": f"{self.speed:.2f} episodes/s" if self.speed else "–",
+            "left": duration(self.left) if self.left is not None else "–",
+        }
+
+
+def summarise(root: Path, directory: Path, writer: str | None) -> Summary:
+    """Read a run's summary. Whatever is wrong with it is told in the summary."""
+    path = "" if directory == root else os.path.relpath(directory, root)
+    name = directory.name.encode(errors="replace").decode()
+    try:
+        began = (directory / DATABASE).lstat().st_mtime
+    except OSError:
+        began = 0.0
+    try:
+        problem = _unsafe(root, directory)
+        if problem:
+            return Summary(path, name, "unreadable", began, problem)
+        return _read(directory, path, began, writer or "")
+    except Exception as error:  # a stranger's file may be wrong in any way; the list must go on
+        return Summary(path, name, "unreadable", began, _reason(error))
+
+
+def _unsafe(root: Path, directory: Path) -> str:
+    for name in (DATABASE, CONFIG_FILE, EVAL_INFO):
+        if leads_out(root, directory / name):
+            return f"{name} is a link that leads out of {root}. It is not followed."
+    if (directory / _LOG).exists() and not (directory / _INDEX).exists():
+        return f"{_LOG} lies there without {_INDEX}, and reading it would write that. Copy the run with both."
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ProctorError):
+        return str(error.__cause__ or error)
+    return f"it is not as Proctor writes it ({type(error).__name__}: {error})"
+
+
+def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
+    with EpisodeTable(directory / DATABASE, read_only=True) as table:
+        identity, tasks = table.meta("identity"), table.meta("tasks") or []
+        per_task, stopped = table.meta("n_episodes") or 0, table.meta("stopped")
+        endings, sessions = table.endings(), sorted(table.sessions())
+        wall, _ = table.wall_and_startup()
+    settings = read_run_settings(directory)
+    plan = _plan(settings, [Task(**task) for task in tasks], per_task, (identity or {}).get("seed", 0))
+    keys = {episode.key for episode in plan}
+    ended = {ending.key: ending for ending in endings if ending.key in keys}
+    fair = _fair(plan, ended, stopped)
+    silent = silent_tasks(fair)
+    told = [ending for ending in fair if ending.status == "finished" and ending.key[:2] not in silent]
+    env, policy = settings.get("env") or {}, settings.get("policy") or {}
+    complete = bool(plan) and len(ended) == len(plan)
+    return Summary(
+        path=path,
+        name=str(settings.get("job_name") or directory.name),
+        state="running" if writer else "complete" if complete else "stopped" if stopped else "incomplete",
+        began=sessions[0].started_at if sessions else began,
+        benchmark=str(env.get("type") or "").rpartition(":")[2] or "unknown",
+        policy=str(policy.get("path") or policy.get("type") or "unknown"),
+        tasks=len(tasks),
+        planned=len(plan),
+        ended=len(ended),
+        errors=sum(ending.status == "error" for ending in ended.values()),
+        rate=wilson(sum(bool(ending.success) for ending in told), len(told)),
+        first=len(fair),
+        wall=max(wall, time.time() - sessions[-1].started_at) if writer and sessions else wall,
+        rule=str(stopped["rule"]) if stopped else "",
+        writer=writer,
+        speed=_speed(sessions, endings) if writer else 0.0,
+    )
+
+
+def _plan(settings: Mapping[str, Any], tasks: Sequence[Task], per_task: int, seed: int) -> list[Episode]:
+    plan = make_plan(tasks, per_task, seed)
+    chosen = settings.get("eval") or {}
+    return shard_of(plan, chosen.get("shard_id", 0), chosen.get("num_shards", 1))
+
+
+def _fair(plan: Sequence[Episode], ended: Mapping[Any, Ended], stopped: Mapping[str, Any] | None) -> list[Ended]:
+    """Return what a rate may be taken over: of a run that has gaps, the episodes before the first one."""
+    prefix = []
+    for episode in plan[: stopped["episodes"]] if stopped else plan:
+        if episode.key not in ended:
+            break
+        prefix.append(ended[episode.key])
+    return prefix
+
+
+def _speed(sessions: Sequence[Session], endings: Sequence[Ended]) -> float:
+    if not sessions:
+        return 0.0
+    began = sessions[-1].started_at
+    return sum(ending.ended_at >= began for ending in endings) / max(1e-3, time.time() - began)

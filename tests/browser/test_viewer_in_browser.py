@@ -1,0 +1,177 @@
+"""The viewer in a real browser: find a run, watch its videos, compare by clicking; live, on a phone, with keys."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_run import MadeUp, make_run
+
+from harness import flags, start_cli, tiny_tree
+from proctor.engine.video import VideoSink
+
+SIZES = {"phone": (360, 740), "wide": (1400, 900)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs with videos, one of them half done, and a folder that is none."""
+    place = tmp_path_factory.mktemp("viewed")
+    video = place / "video.mp4"
+    sink = VideoSink(video, 20, 20)
+    for step in range(30):
+        sink.add(np.full((96, 96, 3), 8 * step, np.uint8))
+    sink.finish()
+    for number in range(4):
+        kind = MadeUp(
+            video=video, skill=number / 4, policy=f"outputs/policy-{number}", ended=230 if number == 3 else None
+        )
+        make_run(place / f"day-{number}" / f"run-{number}", kind)
+    (place / "broken").mkdir()
+    (place / "broken" / "run.sqlite").write_bytes(b"no database " * 100)
+    return place
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    """A viewer, as a process of its own."""
+    process = start_cli("view", str(root), "--port=0")
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "viewing" in line
+        yield line.split(" at ")[1].split()[0]
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_from_the_list_to_a_run_its_video_and_a_comparison(visiting: Any, address: str) -> None:
+    with visiting(address) as visit:
+        page = visit.page
+        assert page.locator("#runs tbody tr").count() == 5
+        page.get_by_role("searchbox", name="Filter").fill("policy-2 complete")
+        assert page.locator("#runs tbody tr:visible").count() == 1
+        assert page.locator("#how-many").text_content() == "1 of 5 runs"
+        page.get_by_role("link", name="run-2").click()
+        page.wait_for_url("**/run/day-2/run-2/")
+        page.get_by_label("Outcome").select_option("failure")
+        outcomes = page.locator("#episode-rows tbody tr:visible td:nth-child(3)").all_text_contents()
+        assert outcomes
+        assert set(outcomes) == {"failure"}
+        page.get_by_label("Outcome").select_option("")
+        page.locator("#episode-rows .watch").first.click()
+        video = page.locator("#player video")
+        page.wait_for_function(
+            "v => !v.paused && v.currentTime > 0.2 && v.duration > 1", arg=video.element_handle()
+        )
+        page.locator("#player .to-end").click()
+        page.wait_for_function("v => v.paused && v.duration - v.currentTime < 0.1", arg=video.element_handle())
+        source = video.evaluate("v => v.src")
+        page.locator("#next").click()
+        page.wait_for_function(
+            "([v, old]) => v.src !== old && v.readyState >= 1", arg=[video.element_handle(), source]
+        )
+        page.get_by_role("link", name="All runs").click()
+        for name in ("run-1", "run-0"):  # the first that is clicked is the baseline
+            page.get_by_role("checkbox", name=f"Choose {name},").check()
+        page.get_by_role("button", name="Compare chosen runs").click()
+        page.wait_for_url("**/compare/?run=day-1%2Frun-1&run=day-0%2Frun-0")
+        assert page.locator("ol.runs strong").all_text_contents() == ["outputs/policy-1", "outputs/policy-0"]
+        assert page.locator("#compare .verdict").text_content()
+        page.get_by_role("link", name="the other way round").click()
+        assert page.locator("ol.runs strong").first.text_content() == "outputs/policy-0"
+        card = page.locator(".gallery video").first
+        card.scroll_into_view_if_needed()
+        page.wait_for_function("v => v.duration > 1 && v.error === null", arg=card.element_handle())
+        visit.check_quiet(address)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_sticks_out(visiting: Any, address: str, screenshots: Path, size: str, scheme: str) -> None:
+    width, height = SIZES[size]
+    with visiting(address, viewport={"width": width, "height": height}, color_scheme=scheme) as visit:
+        page = visit.page
+        for name, path in (
+            ("list", ""),
+            ("run", "run/day-0/run-0/"),
+            ("compare", "compare/?run=day-0/run-0&run=day-1/run-1"),
+            ("problem", "run/broken/"),
+        ):
+            page.goto(address + path)
+            if name == "run":
+                page.locator(".watch").first.click()
+                page.wait_for_function("() => document.querySelector('#player video').currentTime > 0")
+            page.screenshot(path=screenshots / f"view-{name}-{size}-{scheme}.png", full_page=name != "list")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        visit.check_quiet(address)
+
+
+def test_the_list_is_sorted_and_chosen_from_with_keys(visiting: Any, address: str) -> None:
+    with visiting(address) as visit:
+        page = visit.page
+        page.locator("#runs thead button", has_text="Rate").focus()
+        page.keyboard.press("Enter")
+        rates = page.locator("#runs td.rate").evaluate_all("cells => cells.map(c => Number(c.dataset.value))")
+        assert len(rates) == 5
+        assert rates == sorted(rates, reverse=True)
+        button = page.get_by_role("button", name="Compare chosen runs")
+        assert button.is_disabled()
+        for box in page.get_by_role("checkbox").all()[:2]:
+            box.focus()
+            page.keyboard.press("Space")
+        assert button.is_enabled()
+        assert page.get_by_role("status").text_content() == "2 chosen; the first is the baseline."
+        table = page.get_by_role("table", name="Runs, the newest first")
+        assert table.get_by_role("columnheader").count() == 12
+        assert table.get_by_role("rowheader").count() == 5
+        visit.check_quiet(address)
+
+
+def test_without_scripts_runs_are_still_compared(visiting: Any, address: str) -> None:
+    with visiting(address, java_script_enabled=False) as visit:
+        page = visit.page
+        for name in ("run-0", "run-1"):
+            page.get_by_role("checkbox", name=f"Choose {name},").check()
+        page.get_by_role("button", name="Compare chosen runs").click()
+        assert page.get_by_role("heading", level=1).text_content() == "run-0 and run-1"
+        page.goto(f"{address}run/day-0/run-0/?outcome=error")
+        assert page.locator("#episode-rows tbody tr").count() == 3
+
+
+def test_a_run_that_goes_on_is_seen_going_on_and_ending(
+    visiting: Any, address: str, root: Path, screenshots: Path
+) -> None:
+    path = root / "going"
+    tree = tiny_tree(path, n_episodes=200, env={"delay": 0.01}, job_name="going_on")
+    process = start_cli("eval", *flags(tree))
+    try:
+        with visiting(address) as visit:
+            page = visit.page
+            page.get_by_role("link", name="going_on").click(timeout=60_000)  # the list finds it by itself
+            page.wait_for_function("() => document.querySelector('#live progress')?.value > 5", timeout=60_000)
+            first = page.locator("#live progress").evaluate("p => p.value")
+            page.wait_for_function(f"() => document.querySelector('#live progress').value > {first}")
+            counts = page.locator("#result .facts dd").first.text_content()
+            page.wait_for_function(
+                "old => document.querySelector('#result .facts dd').textContent !== old",
+                arg=counts,
+                timeout=60_000,
+            )
+            page.screenshot(path=screenshots / "view-live.png")
+            page.wait_for_function("() => document.querySelector('#live') === null", timeout=120_000)
+            assert page.locator("#result .value").is_visible()
+            visit.check_quiet(address)
+    finally:
+        process.communicate(timeout=120)
+        shutil.rmtree(path, ignore_errors=True)
