@@ -355,6 +355,9 @@ def test_resuming_one_directory_into_another_is_refused(tmp_path: Path) -> None:
     assert "--output_dir" in complaint(f"--resume={tmp_path}", "--output_dir=/elsewhere")
 
 
+_TEXTS = {"stop_when": ("none", "ci<=0.05"), "until_better_than": ("none", "/runs/another")}
+
+
 def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Return strategies for valid values of a settings class, as a config.yaml may hold them."""
     made: dict[str, st.SearchStrategy[Any]] = {}
@@ -363,6 +366,9 @@ def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
             continue
         if name == "python":
             made[name] = st.none() | st.just("/usr/bin/python3")
+            continue
+        if name in _TEXTS:
+            made[name] = st.sampled_from(_TEXTS[name])
             continue
         if get_origin(hint) is Literal:
             made[name] = st.sampled_from(get_args(hint))
