@@ -75,6 +75,11 @@ class RunSettings:
     )
     max_episodes_rendered: Annotated[int, AtLeast(0), "videos per task, of its first episodes"] = 0
     video_fps: Annotated[int, AtLeast(1), "most frames a second drawn for a video; it plays in real time"] = 30
+    recording: Annotated[
+        bool,
+        "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
+        "costs time but changes no result",
+    ] = False
     max_attempts: Annotated[int, AtLeast(1), "how often an episode is tried before it is stored as an error"] = 3
     recycle_after: Annotated[
         int, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"

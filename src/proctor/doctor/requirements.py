@@ -81,6 +81,7 @@ PACKAGES = (
     Package("gymnasium", META_WORLD, "1.1", extra="metaworld"),
     Package("metaworld", META_WORLD, "3.0.0", extra="metaworld"),
     Package("av", OPTIONS, "12", extra="video", use="videos"),
+    Package("pyarrow", OPTIONS, "15", extra="recording", use="recorded datasets"),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
     Package("pandas", OPTIONS, "2.0", extra="pandas", use="data frames"),
     Package("lerobot", OPTIONS, "0.5", extra="lerobot", use="checkpoints", slow=True),

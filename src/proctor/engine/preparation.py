@@ -192,7 +192,7 @@ class Preparation:
         self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(served.spec, self.spec).drawn
+        looks = View.of(served.spec, self.spec).drawn or self._records_cameras()
         videos = self._settings.eval.max_episodes_rendered
         if not self.benchmark.uses_gl or not (looks or videos):
             return None, videos
@@ -203,6 +203,9 @@ class Preparation:
                 raise
             tell(f"no videos: {error}")
             return None, 0
+
+    def _records_cameras(self) -> bool:
+        return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
 
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
         looks = View.of(spec, self.spec).drawn
