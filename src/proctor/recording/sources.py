@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from proctor.errors import StoreError
 from proctor.recording.clips import Clip
 from proctor.recording.recorder import PIECE, STEPS
 from proctor.recording.schema import Column
-from proctor.recording.statistics import QUANTILES, Stats
+from proctor.recording.statistics import NAMES, Stats
 
 PIECES, DATASET = "recording", "dataset"
 """Folders of a run directory: what workers left, and what all of it makes."""
@@ -184,8 +184,4 @@ def _array(column: Any, kind: Column) -> NDArray[Any]:
 
 
 def _stats(row: Mapping[str, Any], name: str) -> Stats:
-    return {stat: np.asarray(row[f"stats/{name}/{stat}"]) for stat in _stat_names()}
-
-
-def _stat_names() -> Iterator[str]:
-    yield from ("min", "max", "mean", "std", "count", *QUANTILES)
+    return {stat: np.asarray(row[f"stats/{name}/{stat}"]) for stat in NAMES}

@@ -16,6 +16,8 @@ Stats = dict[str, NDArray[Any]]
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
+NAMES = ("min", "max", "mean", "std", "count", *QUANTILES)
+
 _SIDE = 150
 """Pixels to which an image's sides are thinned out for its statistics."""
 
@@ -67,7 +69,7 @@ class ImageStats:
             },
         }
         shaped = {name: value.reshape(3, 1, 1) for name, value in found.items()}
-        return {**shaped, "count": np.array([self._frames])}
+        return {name: np.array([self._frames]) if name == "count" else shaped[name] for name in NAMES}
 
 
 def aggregate(parts: Sequence[Stats]) -> Stats:
