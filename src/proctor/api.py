@@ -16,6 +16,7 @@ from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.trackers.choose import Trackers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +137,10 @@ def evaluate(
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
     checked = build_settings(tree)
-    evaluation = evaluate_anywhere(checked, [make_display(PatientConsole(), checked)], live)
+    watcher = make_display(PatientConsole(), checked)
+    with Trackers(checked, watcher.note) as trackers:
+        evaluation = evaluate_anywhere(checked, [watcher, trackers], live)
+        trackers.conclude(evaluation)
     if evaluation.error is not None:
         raise evaluation.error
     if evaluation.stopped_by is signal.SIGINT:

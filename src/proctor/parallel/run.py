@@ -158,6 +158,9 @@ class _Parallel:
                 f"--eval.num_shards={shard.of}",
                 f"--output_dir={path}",
                 "--display=json",
+                # The launcher reports for all.
+                "--report_to=none",
+                "--wandb.enable=false",
             ],
             environment={**package_environment(), **ONE_THREAD, **settled.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",
