@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all test-lerobot benchmark-lerobot check venv format clean
+.PHONY: demo test test-all test-lerobot test-trackers benchmark-lerobot check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -11,6 +11,7 @@ SIMULATOR := $(CORE) metaworld mujoco gymnasium packaging
 TESTING := pytest pytest-timeout hypothesis psutil websockets
 LEROBOT_ENV = scripts/cached-env lerobot 3.12 constraints-lerobot.txt \
   'lerobot[metaworld,diffusion,smolvla]' peft $(SIMULATOR) $(TESTING)
+TRACKERS_ENV = scripts/cached-env trackers 3.11 constraints-trackers.txt $(CORE) av wandb tensorboard trackio $(TESTING)
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 
 demo: $(VENV)/.installed-demo  ## Meta-World's experts on the 28 easy tasks, with a video each
@@ -30,6 +31,9 @@ test-lerobot:  ## the tests of LeRobot's policies, in environments that are made
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \
 	export PYTHONPATH=$(CURDIR)/src PROCTOR_SIM_PYTHON=$$simulator OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
 	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies
+
+test-trackers:  ## the tests of wandb, trackio and tensorboard, in an environment that is made once and kept
+	@python=$$($(TRACKERS_ENV)) && PYTHONPATH=$(CURDIR)/src $$python -m pytest tests/tracker_packages
 
 benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from proctor.trackers.protocol import Outcome, TrackedRun, Tracker
+from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
 
 
 class Notebook(Tracker):
@@ -25,7 +25,7 @@ class Notebook(Tracker):
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._note(kind="log", step=step, values=dict(values))
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         self._note(kind="conclude", **asdict(outcome))
 
     def _note(self, **what: Any) -> None:
@@ -37,13 +37,12 @@ class Raising(Tracker):
     """Raises at every call."""
 
     def start(self, run: TrackedRun) -> str | None:
-        self._count = 0
         return None
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         raise RuntimeError("no log today\nand a second line")
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         raise RuntimeError("no end today")
 
 

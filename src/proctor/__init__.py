@@ -32,6 +32,7 @@ __all__ = [
     "Rate",
     "Simulator",
     "Task",
+    "Tracker",
     "__version__",
     "evaluate",
 ]
@@ -53,6 +54,7 @@ _HOME = {
     "Rate": "proctor.stats.intervals",
     "Simulator": "proctor.benchmarks.protocol",
     "Task": "proctor.benchmarks.protocol",
+    "Tracker": "proctor.trackers.protocol",
     "evaluate": "proctor.api",
 }
 
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
     from proctor.store.records import EpisodeRecord as EpisodeRecord
+    from proctor.trackers.protocol import Tracker as Tracker
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
@@ -17,18 +18,23 @@ from proctor.store.records import EpisodeRecord
 
 INSTALL = "pip install 'proctor[recording]'"
 
+_AV = 14
+"""The first PyAV that copies a stream without decoding it."""
+
 _NEW, _OLD = f"{DATASET}.part", f"{DATASET}.old"
 
 
 def can_record() -> bool:
-    """Whether the packages that write a dataset are installed."""
-    return all(importlib.util.find_spec(name) is not None for name in ("av", "pyarrow"))
+    """Whether the packages that write a dataset are installed, and new enough."""
+    if any(importlib.util.find_spec(name) is None for name in ("av", "pyarrow")):
+        return False
+    return int(metadata.version("av").partition(".")[0]) >= _AV
 
 
 def check_can_record(env_python: str | None) -> None:
     """Refuse to record where what writes the dataset is missing."""
     if not can_record():
-        raise UsageError(f"--eval.recording needs av and pyarrow. Run: {INSTALL}")
+        raise UsageError(f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {INSTALL}")
     if env_python is not None:
         asked = subprocess.run([env_python, "-c", "import av"], capture_output=True, timeout=300)
         if asked.returncode:
@@ -55,11 +61,12 @@ def assemble(
         new.mkdir()
         count = _write(new, _recorded(sources, plan, digests))
         _replace(run)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whatever it is, the run's results are stored and must be shown
         shutil.rmtree(new, ignore_errors=True)
+        words = str(error) or type(error).__name__
+        hint = "Free some space, then run the same command again: " if isinstance(error, OSError) else ""
         raise StoreError(
-            f"cannot write the dataset in {run}: {error}. Free some space, then run the same command again: "
-            "the recorded episodes are kept."
+            f"cannot write the dataset in {run}: {words}. {hint}the recorded episodes are kept."
         ) from error
     # All that workers left is in the dataset now, or belongs to no episode that ended.
     shutil.rmtree(run / PIECES, ignore_errors=True)

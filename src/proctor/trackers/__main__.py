@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from proctor.config.registry import load_object
-from proctor.trackers.protocol import Outcome, TrackedRun, Tracker
+from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
 
 _GRACE = 20
 """Seconds after the run's end, however that came, after which this process is gone."""
@@ -36,7 +36,7 @@ class _Listener:
         except BaseException as error:  # whatever a tracker does, SystemExit included, is no matter of the run
             traceback.print_exc()
             if not self._complained:
-                words = str(error).strip().splitlines() or [""]
+                words = str(error).strip().rstrip(".").splitlines() or [""]
                 self._say(trouble=f"could not {message['type']}: {type(error).__name__}: {words[0][:300]}")
             self._complained = True
 
@@ -65,11 +65,11 @@ class _Listener:
         self._user.flush()
 
 
-def _outcome(message: dict[str, Any]) -> Outcome:
+def _outcome(message: dict[str, Any]) -> RunOutcome:
     episodes = []
     if message["result"] is not None:
         episodes = json.loads(Path(message["result"]).read_text())["per_episode"]
-    return Outcome(
+    return RunOutcome(
         step=message["step"],
         status=message["status"],
         values=message["values"],

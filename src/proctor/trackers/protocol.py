@@ -31,7 +31,7 @@ class TrackedRun:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run came to.
 
     Attributes:
@@ -63,7 +63,7 @@ class Tracker(ABC):
         """Take numbers at a moment of the run; `step` is the number of episodes that have ended."""
 
     @abstractmethod
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         """Take the result. Nothing more comes."""
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.trackers.protocol import EPISODE_COLUMNS, Outcome, TrackedRun, Tracker, flat
+from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker, flat
 
 FOLDER = "tensorboard"
 _MOST_ROWS = 1000
@@ -36,7 +36,7 @@ class TensorboardTracker(Tracker):
         self._add(Summary(value=[Summary.Value(tag=tag, simple_value=v) for tag, v in values.items()]), step)
         self._writer.flush()
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         """Write the result, the episodes, and where the videos are."""
         self.log(outcome.step, outcome.values)
         rows = [[episode[column] for column in EPISODE_COLUMNS] for episode in outcome.episodes[:_MOST_ROWS]]

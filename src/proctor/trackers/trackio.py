@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.trackers.protocol import EPISODE_COLUMNS, Outcome, TrackedRun, Tracker
+from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 from proctor.trackers.wandb import PROJECT
 
 
@@ -34,7 +34,7 @@ class TrackioTracker(Tracker):
         """Add a row."""
         self._run.log(dict(values), step=step)
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         """Add the result, the table and the videos."""
         import trackio
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.trackers.protocol import EPISODE_COLUMNS, Outcome, TrackedRun, Tracker
+from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 
 PROJECT = "proctor"
 
@@ -45,7 +45,7 @@ class WandbTracker(Tracker):
         """Add a row to the history."""
         self._run.log(dict(values), step=step)
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: RunOutcome) -> None:
         """Set the summary, add the table and the videos, and upload what is left."""
         import wandb
 
