@@ -3,7 +3,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all test-lerobot test-trackers benchmark-lerobot check venv format clean
+.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha test-trackers benchmark-lerobot \
+  benchmark-libero check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -11,8 +12,14 @@ SIMULATOR := $(CORE) metaworld mujoco gymnasium packaging
 TESTING := pytest pytest-timeout hypothesis psutil websockets
 LEROBOT_ENV = scripts/cached-env lerobot 3.12 constraints-lerobot.txt \
   'lerobot[metaworld,diffusion,smolvla]' peft $(SIMULATOR) $(TESTING)
+# hf-libero declares torch, transformers, wandb and more for training; what simulates is what is named here.
+LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TESTING) av huggingface_hub mujoco \
+  robosuite bddl easydict termcolor cloudpickle gymnasium matplotlib future alone:hf-libero
 TRACKERS_ENV = scripts/cached-env trackers 3.11 constraints-trackers.txt $(CORE) av wandb tensorboard trackio $(TESTING)
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
+# Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
+PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
+ALOHA_ENV = scripts/cached-env aloha 3.11 constraints-gym.txt $(CORE) gymnasium gym-aloha mujoco av $(TESTING)
 
 demo: $(VENV)/.installed-demo  ## Meta-World's experts on the 28 easy tasks, with a video each
 	@scripts/ensure-gl $(PY)
@@ -34,6 +41,24 @@ test-lerobot:  ## the tests of LeRobot's policies, in environments that are made
 
 test-trackers:  ## the tests of wandb, trackio and tensorboard, in an environment that is made once and kept
 	@python=$$($(TRACKERS_ENV)) && PYTHONPATH=$(CURDIR)/src $$python -m pytest tests/tracker_packages
+
+test-pusht:  ## PushT, in an environment that is made once and kept, with a LeRobot checkpoint in another
+	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(PUSHT_ENV)) && \
+	export PYTHONPATH=$(CURDIR)/src PROCTOR_LEROBOT_PYTHON=$$lerobot HF_HUB_OFFLINE=1 && \
+	$$simulator -m pytest tests/simulators/test_pusht.py
+
+test-aloha:  ## ALOHA, in the same way
+	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(ALOHA_ENV)) && \
+	export PYTHONPATH=$(CURDIR)/src PROCTOR_LEROBOT_PYTHON=$$lerobot HF_HUB_OFFLINE=1 && \
+	scripts/ensure-gl $$simulator && $$simulator -m pytest tests/simulators/test_aloha.py
+
+test-libero:  ## LIBERO on miniature assets, and short evaluations, in an environment that is made once and kept
+	@libero=$$($(LIBERO_ENV)) && export PYTHONPATH=$(CURDIR)/src OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
+	scripts/ensure-gl $$libero && $$libero -m pytest tests/libero_simulator
+
+benchmark-libero:  ## what drawing only on a look saves on LIBERO's miniature tasks
+	@libero=$$($(LIBERO_ENV)) && export PYTHONPATH=$(CURDIR)/src HF_HUB_OFFLINE=1 && \
+	scripts/ensure-gl $$libero && $$libero benchmarks/libero_drawing.py
 
 benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \

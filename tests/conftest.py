@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from harness import Digests, digests, run_tiny
 
 

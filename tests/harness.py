@@ -69,6 +69,14 @@ def digests(source: Evaluation | Path) -> Digests:
         return {record.key: record.digest for record in table.records()}
 
 
+def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -> None:
+    """Lay out in a folder of the path what pip leaves of a package, but for its code."""
+    info = site / f"{package}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
 def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait for something that another process does; the limit only guards against waiting for ever."""
     deadline = time.monotonic() + seconds

@@ -15,8 +15,8 @@ from lerobot.configs import PreTrainedConfig
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 from lerobot.scripts.lerobot_eval import rollout
-from lerobot_checkpoints import SIDE
 
+from lerobot_checkpoints import SIDE
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode
 from proctor.config.load import build_settings
@@ -74,7 +74,7 @@ class Result(NamedTuple):
     max_reward: float | None
 
 
-class _SmallEnv(lerobot_metaworld.MetaworldEnv):  # type: ignore[misc]
+class SmallEnv(lerobot_metaworld.MetaworldEnv):  # type: ignore[misc]
     """LeRobot's own environment, with smaller pictures, shorter episodes, and goals in their place."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -96,7 +96,7 @@ class _SmallEnv(lerobot_metaworld.MetaworldEnv):  # type: ignore[misc]
 
 
 @functools.cache
-def _loaded(checkpoint: Path) -> tuple[Any, Any, Any]:
+def loaded(checkpoint: Path) -> tuple[Any, Any, Any]:
     config = PreTrainedConfig.from_pretrained(checkpoint)
     policy = get_policy_class(config.type).from_pretrained(checkpoint, config=config)
     return policy, *make_pre_post_processors(config, pretrained_path=str(checkpoint))
@@ -104,9 +104,9 @@ def _loaded(checkpoint: Path) -> tuple[Any, Any, Any]:
 
 def lerobots_own(checkpoint: Path, episode: Episode) -> Result:
     """Run one episode alone through `lerobot-eval`'s own rollout, with the episode's own seeds."""
-    policy, preprocessor, postprocessor = _loaded(checkpoint)
+    policy, preprocessor, postprocessor = loaded(checkpoint)
     env = gym.vector.SyncVectorEnv(
-        [lambda: _SmallEnv(task=episode.task.name, obs_type="pixels_agent_pos", render_mode="rgb_array")]
+        [lambda: SmallEnv(task=episode.task.name, obs_type="pixels_agent_pos", render_mode="rgb_array")]
     )
     processors = make_env_pre_post_processors(make_env_config("metaworld"), policy.config)
     # What an episode draws is what it would have drawn after this.

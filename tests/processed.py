@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tiny import IMAGE, STATE, Tiny
 
 from proctor import BenchmarkSpec, EnvProcessor, Feature, Observation
+from tiny import IMAGE, STATE, Tiny
 
 SUM = "observation.sum"
 

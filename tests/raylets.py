@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from harness import tiny_tree
 
 

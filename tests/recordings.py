@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import TESTS
 from numpy.typing import NDArray
-from tiny import IMAGE, STATE, TinySettings, TinySimulator
 
+from harness import TESTS
 from proctor.benchmarks.protocol import Episode, Task
+from tiny import IMAGE, STATE, TinySettings, TinySimulator
 
 ROUNDED = {"path": f"{TESTS / 'tiny_policies.py'}:Rounded"}
 """A policy whose actions are exact in float32: playing what was recorded again gives the very episode."""
@@ -42,7 +42,7 @@ def play_again(origin: dict[str, Any], actions: NDArray[np.float32], max_steps: 
         states.append(seen[STATE])
         images.append(seen[IMAGE])
         rewards.append(outcome.reward)
-        successes.append(outcome.success)
+        successes.append(bool(outcome.success))
         done.append(outcome.terminated or number + 1 == max_steps)
     return Played(
         np.asarray(states, np.float32), np.asarray(images), np.asarray(rewards, np.float32), successes, done

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from harness import TESTS, THOUGHTFUL, flags, start_cli
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
+from harness import TESTS, THOUGHTFUL, flags, start_cli
 from proctor.engine.child import ONE_THREAD
 from proctor.policies.remote.arrays import pack, unpack
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from harness import TESTS, Digests
-from tiny_policies import Thoughtful, plain
 
 import proctor
+from harness import TESTS, Digests
 from proctor.errors import PolicyError, UsageError
+from tiny_policies import Thoughtful, plain
 
 TINY = f"{TESTS / 'tiny.py'}:Tiny"
 

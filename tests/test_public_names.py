@@ -33,32 +33,43 @@ def imported_by(statement: str) -> set[str]:
 
 def test_the_public_names_are_these_and_no_others() -> None:
     assert proctor.__all__ == [
+        "EXECUTION",
         "Actions",
+        "AtLeast",
         "Benchmark",
         "BenchmarkSpec",
+        "CheckResult",
         "EnvProcessor",
+        "EnvSettings",
         "Episode",
         "EpisodeRecord",
         "EvalResult",
         "Feature",
+        "Look",
+        "MoreThan",
         "Observation",
         "Outcome",
         "Policy",
+        "PolicySettings",
         "PolicySpec",
         "ProctorError",
         "Rate",
         "Simulator",
         "Task",
         "Tracker",
+        "UsageError",
         "__version__",
+        "check_benchmark",
         "evaluate",
+        "make_env",
+        "make_env_config",
     ]
 
 
 @pytest.mark.parametrize("name", proctor.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     found = getattr(proctor, name)
-    assert getattr(found, "__name__", name) in (name, "dict")  # Observation is an alias of dict
+    assert getattr(found, "__name__", name) in (name, "dict", "frozenset")  # two are aliases
 
 
 def test_a_star_import_gives_the_public_names() -> None:
@@ -94,6 +105,12 @@ def test_importing_the_coordinator_imports_no_simulator_and_no_model() -> None:
     loaded = imported_by("import proctor.engine.coordinator")
     assert "proctor" in loaded
     assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av", "scipy", "pandas"}
+
+
+def test_importing_make_env_imports_no_gymnasium() -> None:
+    loaded = imported_by("from proctor import make_env")
+    assert "proctor" in loaded
+    assert not loaded & HEAVY
 
 
 def test_importing_a_benchmark_never_imports_torch_or_a_simulator() -> None:

@@ -37,6 +37,7 @@ STATE, IMAGE = "observation.state", "observation.image"
 @dataclass(frozen=True, kw_only=True)
 class TinySettings(EnvSettings):
     max_steps: int = 40
+    initial_states: int | None = None
     delay: Annotated[float, EXECUTION, "seconds a step takes"] = 0.0
     mischief: Annotated[str, EXECUTION, "kind:task:index:step, separated by spaces; kind! happens once only"] = ""
     scratch: Annotated[str, EXECUTION, "where one-time mischief is remembered"] = ""
@@ -57,7 +58,7 @@ class Tiny(Benchmark):
 
     def tasks(self) -> Sequence[Task]:
         return [
-            Task(group=name, task_id=0, name=name, prompt=f"do {name}", max_steps=self.settings.max_steps)
+            Task(name, 0, name, f"do {name}", self.settings.max_steps, self.settings.initial_states)
             for name in self.settings.task.split(",")
         ]
 

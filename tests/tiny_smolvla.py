@@ -9,7 +9,6 @@ import torch
 from lerobot.policies.factory import make_pre_post_processors
 from lerobot.policies.smolvla.configuration_smolvla import SmolVLAConfig
 from lerobot.policies.smolvla.modeling_smolvla import SmolVLAPolicy
-from lerobot_checkpoints import ACTION_FEATURES, features
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     LlamaConfig,
@@ -19,6 +18,8 @@ from transformers import (
     SmolVLMProcessor,
     SmolVLMVideoProcessor,
 )
+
+from lerobot_checkpoints import ACTION_FEATURES, features
 
 _SIDE = 64
 

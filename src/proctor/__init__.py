@@ -16,46 +16,68 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "EXECUTION",
     "Actions",
+    "AtLeast",
     "Benchmark",
     "BenchmarkSpec",
+    "CheckResult",
     "EnvProcessor",
+    "EnvSettings",
     "Episode",
     "EpisodeRecord",
     "EvalResult",
     "Feature",
+    "Look",
+    "MoreThan",
     "Observation",
     "Outcome",
     "Policy",
+    "PolicySettings",
     "PolicySpec",
     "ProctorError",
     "Rate",
     "Simulator",
     "Task",
     "Tracker",
+    "UsageError",
     "__version__",
+    "check_benchmark",
     "evaluate",
+    "make_env",
+    "make_env_config",
 ]
 
 _HOME = {
     "Actions": "proctor.policies.protocol",
+    "AtLeast": "proctor.config.settings",
     "Benchmark": "proctor.benchmarks.protocol",
     "BenchmarkSpec": "proctor.benchmarks.protocol",
+    "CheckResult": "proctor.conformance.results",
+    "EXECUTION": "proctor.config.settings",
     "EnvProcessor": "proctor.benchmarks.processors",
+    "EnvSettings": "proctor.config.settings",
     "Episode": "proctor.benchmarks.protocol",
     "EpisodeRecord": "proctor.store.records",
     "EvalResult": "proctor.api",
     "Feature": "proctor.benchmarks.protocol",
+    "Look": "proctor.benchmarks.protocol",
+    "MoreThan": "proctor.config.settings",
     "Observation": "proctor.benchmarks.protocol",
     "Outcome": "proctor.benchmarks.protocol",
     "Policy": "proctor.policies.protocol",
+    "PolicySettings": "proctor.config.settings",
     "PolicySpec": "proctor.policies.protocol",
     "ProctorError": "proctor.errors",
     "Rate": "proctor.stats.intervals",
     "Simulator": "proctor.benchmarks.protocol",
     "Task": "proctor.benchmarks.protocol",
     "Tracker": "proctor.trackers.protocol",
+    "UsageError": "proctor.errors",
+    "check_benchmark": "proctor.conformance.check",
     "evaluate": "proctor.api",
+    "make_env": "proctor.vector.make",
+    "make_env_config": "proctor.config.load",
 }
 
 if TYPE_CHECKING:
@@ -66,17 +88,28 @@ if TYPE_CHECKING:
     from proctor.benchmarks.protocol import BenchmarkSpec as BenchmarkSpec
     from proctor.benchmarks.protocol import Episode as Episode
     from proctor.benchmarks.protocol import Feature as Feature
+    from proctor.benchmarks.protocol import Look as Look
     from proctor.benchmarks.protocol import Observation as Observation
     from proctor.benchmarks.protocol import Outcome as Outcome
     from proctor.benchmarks.protocol import Simulator as Simulator
     from proctor.benchmarks.protocol import Task as Task
+    from proctor.config.load import make_env_config as make_env_config
+    from proctor.config.settings import EXECUTION as EXECUTION
+    from proctor.config.settings import AtLeast as AtLeast
+    from proctor.config.settings import EnvSettings as EnvSettings
+    from proctor.config.settings import MoreThan as MoreThan
+    from proctor.config.settings import PolicySettings as PolicySettings
+    from proctor.conformance.check import check_benchmark as check_benchmark
+    from proctor.conformance.results import CheckResult as CheckResult
     from proctor.errors import ProctorError as ProctorError
+    from proctor.errors import UsageError as UsageError
     from proctor.policies.protocol import Actions as Actions
     from proctor.policies.protocol import Policy as Policy
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
     from proctor.store.records import EpisodeRecord as EpisodeRecord
     from proctor.trackers.protocol import Tracker as Tracker
+    from proctor.vector.make import make_env as make_env
 
 
 def __getattr__(name: str) -> Any:

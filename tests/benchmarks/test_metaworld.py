@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import TESTS, Digests, digests, flags, role, run_cli, start_cli
-from harness import descendants as family_of
 
 import proctor
+from harness import TESTS, Digests, digests, flags, role, run_cli, start_cli
+from harness import descendants as family_of
 from proctor.benchmarks.gl import Renderer, find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50

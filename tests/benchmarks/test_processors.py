@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from harness import TESTS, digests, tiny_tree
 from processed import SUM, Doubled, ProcessedTiny, SumAndMirror
-from tiny import IMAGE, STATE, TinySettings
-
 from proctor.benchmarks.processors import ProcessedSimulator, make_simulator, processors_for, spec_behind
 from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError
 from proctor.policies.protocol import PolicySpec
+from tiny import IMAGE, STATE, TinySettings
 
 SOURCE = TESTS / "processed.py"
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from harness import Digests, descendants, digests, flags, run_cli, start_cli, tiny_tree, wait_until
 
+from harness import Digests, descendants, digests, flags, run_cli, start_cli, tiny_tree, wait_until
 from proctor.cli.autotune import paste_ready
 from proctor.tuning.advice import Advice
 

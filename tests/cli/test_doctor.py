@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import rich
-from harness import run_cli
 
 import proctor
+from harness import run_cli
 from proctor.benchmarks.gl import find_renderer
 from proctor.errors import NoPicturesError
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from harness import Digests, digests, flags, run_cli, tiny_tree
 
 METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v3"]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import tiny_tree
 
+from harness import tiny_tree
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.config.load import build_settings
 from proctor.config.wire import to_plain

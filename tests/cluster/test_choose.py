@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import flags, run_cli, tiny_tree
-from tiny_policies import Thoughtful
 
+from harness import flags, run_cli, tiny_tree
 from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.load import build_settings
 from proctor.errors import UsageError
+from tiny_policies import Thoughtful
 
 CLUSTER = {"address": "auto"}
 

@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from harness import tiny_tree
 
+from harness import tiny_tree
 from proctor.cluster.driver import Nodes
 from proctor.cluster.fleet import Member, News
 from proctor.config.load import build_settings

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from harness import (
     TESTS,
     Digests,

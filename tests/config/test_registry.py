@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import lay_out
 from proctor.config.registry import BENCHMARKS, POLICIES, benchmark_path, load_object, policy_path
 from proctor.errors import UsageError
 
@@ -22,14 +23,6 @@ def path_and_modules_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     for name in set(sys.modules) - before:
         if name.startswith("proctor_user_") or name == "neighbour_of_a_policy":
             del sys.modules[name]
-
-
-def install(directory: Path, group: str, name: str, value: str) -> None:
-    """Lay out what pip leaves of a distribution with one entry point."""
-    info = directory / "other-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
 
 
 @pytest.mark.parametrize("name", sorted(BENCHMARKS))
@@ -51,7 +44,7 @@ def test_a_path_is_taken_as_it_is_and_nothing_is_imported() -> None:
 def test_somebody_elses_benchmark_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, "proctor.benchmarks", "kitchen", "kitchen.bench:Kitchen")
+    lay_out(tmp_path, "other", "[proctor.benchmarks]\nkitchen = kitchen.bench:Kitchen\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert benchmark_path("kitchen") == "kitchen.bench:Kitchen"
     with pytest.raises(UsageError, match="Did you mean 'kitchen'"):
@@ -63,7 +56,7 @@ def test_somebody_elses_benchmark_is_found_by_its_entry_point(
 def test_somebody_elses_policy_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, "proctor.policies", "clever", "clever:Policy")
+    lay_out(tmp_path, "other", "[proctor.policies]\nclever = clever:Policy\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert policy_path("clever") == "clever:Policy"
 
@@ -71,7 +64,7 @@ def test_somebody_elses_policy_is_found_by_its_entry_point(
 def test_our_own_names_are_not_taken_over_by_an_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, "proctor.policies", "random", "other:Random")
+    lay_out(tmp_path, "other", "[proctor.policies]\nrandom = other:Random\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert policy_path("random") == POLICIES["random"]
 

@@ -33,6 +33,7 @@ def test_the_bounds_are_those_of_pyproject() -> None:
     for extra in ("metaworld", "video", "remote", "pandas", "lerobot"):
         ours = {requirement(package) for package in PACKAGES if package.extra == extra}
         assert ours == {line.partition(";")[0] for line in extras[extra]}
+    assert requirement(BY_NAME["hf-libero"]) in extras["libero"]
 
 
 @pytest.mark.parametrize(

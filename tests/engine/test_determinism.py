@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import THOUGHTFUL, Digests, digests, run_tiny
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_policies import Counting, Thoughtful
 
 import proctor
+from harness import THOUGHTFUL, Digests, digests, run_tiny
+from tiny_policies import Counting, Thoughtful
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

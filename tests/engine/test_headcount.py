@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import Digests, digests, flags, run_tiny, tiny_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import Digests, digests, flags, run_tiny, tiny_tree
 from proctor.engine import coordinator, local
 from proctor.engine import headcount as headcount_module
 from proctor.engine.events import Progress, Watcher

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from harness import (
     Digests,
     descendants,
@@ -25,7 +26,6 @@ from harness import (
     tiny_tree,
     wait_until,
 )
-
 from proctor.errors import RunLockedError
 
 SLOW = {"delay": 0.01}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
 
+from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
 from proctor.engine.merging import merge_runs
 from proctor.errors import IdentityError, StoreError, UsageError
 

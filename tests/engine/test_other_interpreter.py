@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy
 import pytest
-from harness import Digests, digests, run_tiny
 
 import proctor
+from harness import Digests, digests, run_tiny
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.registry import benchmark_path

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import run_tiny
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import make_plan, shard_of
+from proctor.engine.events import Watcher
+from proctor.engine.plan import make_plan, repeats_note, shard_of
 from proctor.errors import UsageError
+
+
+class Notes(Watcher):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
 
 task_lists = st.lists(
     st.builds(
@@ -113,3 +125,26 @@ def test_more_episodes_extend_every_shard(tasks: list[Task], few: int, more: int
     for number in range(shards):
         short = shard_of(make_plan(tasks, few, 3), number, shards)
         assert shard_of(make_plan(tasks, few + more, 3), number, shards)[: len(short)] == short
+
+
+def test_episodes_beyond_the_initial_states_are_counted_and_told() -> None:
+    fixed = [Task("libero_10", number, f"task {number}", "do it", 9, initial_states=3) for number in (4, 7)]
+    assert repeats_note(make_plan([*fixed, A], 3, 0)) is None
+    assert repeats_note(make_plan([A], 500, 0)) is None
+    note = repeats_note(make_plan([*fixed, A], 5, 0))
+    assert note is not None
+    assert note.startswith("4 of 15 episodes begin as an earlier one did: libero_10 has 3 initial states a task.")
+
+
+@pytest.mark.parametrize(("policy", "warned"), [("zero", True), ("random", False)])
+def test_only_a_policy_without_chance_is_warned_about_repeats(policy: str, warned: bool, tmp_path: Path) -> None:
+    watcher = Notes()
+    done = run_tiny(
+        tmp_path / "run",
+        watcher=watcher,
+        policy={"path": None, "type": policy},
+        env={"initial_states": 2},
+        n_episodes=3,
+    )
+    assert any("begin as an earlier one did" in note for note in watcher.notes) is warned
+    assert done.info["run"]["n_repeated"] == 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
-from tiny_policies import Faulty
 
+from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, UsageError
+from tiny_policies import Faulty
 
 FAULTY = f"{TESTS / 'tiny_policies.py'}:Faulty"
 

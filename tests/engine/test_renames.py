@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import TESTS, Digests, digests, run_cli, run_tiny
 
+from harness import TESTS, Digests, digests, run_cli, run_tiny
 from proctor.errors import IdentityError, UsageError
 
 RENAMED: dict[str, Any] = {"policy": {"path": f"{TESTS / 'tiny_policies.py'}:Renamed"}}

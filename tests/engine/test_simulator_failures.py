@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import Digests, digests, flags, run_cli, run_tiny, tiny_tree
 
+from harness import Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.engine.coordinator import HOPELESS
 from proctor.errors import RunError
 from proctor.store.episodes import EpisodeTable

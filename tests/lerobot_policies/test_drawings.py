@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from lerobot_runs import STEPS, evaluate
 
 Checkpoint = Callable[[str], Path]

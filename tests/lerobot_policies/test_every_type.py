@@ -11,6 +11,7 @@ import pytest
 import torch
 from lerobot.configs import PreTrainedConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+
 from lerobot_checkpoints import ACTION_FEATURES, features, save_act, save_diffusion, statistics
 from lerobot_runs import load
 from tiny_smolvla import save_smolvla

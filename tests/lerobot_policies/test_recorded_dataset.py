@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import run_tiny
 from lerobot.datasets import LeRobotDataset
 from lerobot.datasets.compute_stats import aggregate_stats, compute_episode_stats
 from lerobot.utils.feature_utils import dataset_to_policy_features
+
+from harness import run_tiny
 from lerobot_checkpoints import SIDE
 from lerobot_runs import evaluate
-from recordings import ROUNDED, frames, origins, play_again, rows
-
 from proctor.benchmarks.metaworld.benchmark import IMAGE, STATE, MetaWorld, MetaWorldSettings
 from proctor.benchmarks.protocol import Episode
 from proctor.engine.evaluation import Evaluation
+from recordings import ROUNDED, frames, origins, play_again, rows
 
 
 def load(dataset: Path, **options: Any) -> LeRobotDataset:

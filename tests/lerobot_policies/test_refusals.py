@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lerobot_checkpoints import edit_json, save_act
-from lerobot_runs import benchmark, load
 from safetensors.torch import load_file, save_file
 
+from lerobot_checkpoints import edit_json, save_act
+from lerobot_runs import benchmark, load
 from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.errors import UsageError
 

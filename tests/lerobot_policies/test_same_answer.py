@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from harness import digests, flags
 from lerobot_runs import Result, evaluate, lerobots_own, settings_tree
-
 from proctor.engine.evaluation import Evaluation
 
 Checkpoint = Callable[[str], Path]

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+
 from harness import (
     TESTS,
     Digests,

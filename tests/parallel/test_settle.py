@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import TESTS, flags, run_cli, tiny_tree
 
+from harness import TESTS, flags, run_cli, tiny_tree
 from proctor.benchmarks import gl
 from proctor.benchmarks.gl import RenderDevice, Renderer, Trial, find_renderer
 from proctor.config.load import build_settings

@@ -10,11 +10,11 @@ from typing import Any
 
 import psutil
 import pytest
-from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
-from servers import Served, served, start_server, stop_server
 
+from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.engine.events import Watcher
 from proctor.errors import PolicyHostError, UsageError
+from servers import Served, served, start_server, stop_server
 
 MORTAL = f"{TESTS / 'tiny_policies.py'}:Mortal"
 

@@ -13,13 +13,13 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from harness import digests, flags, run_cli, run_tiny, tiny_tree
-from servers import answering, chunk, openpi, served
 from websockets.sync.server import ServerConnection
 
+from harness import digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, last_line
+from servers import answering, chunk, openpi, served
 
 PICKLED = {b"__ndarray__": True, b"data": b"cos\nsystem\n(S'false'\ntR.", b"dtype": "|O", b"shape": [1]}
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import TESTS, digests, run_tiny
-from servers import answering
 from websockets.sync.server import ServerConnection
 
+from harness import TESTS, digests, run_tiny
 from proctor.errors import PolicyError, UsageError
 from proctor.policies.remote.arrays import pack, unpack
+from servers import answering
 
 needs_vla_eval = pytest.mark.skipif(
     importlib.util.find_spec("vla_eval") is None, reason="vla-eval is not installed: pip install vla-eval"

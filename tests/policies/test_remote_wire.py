@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import flags, run_cli, run_tiny, tiny_tree
-from servers import answering, chunk, openpi
 
+from harness import flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import IdentityError
+from servers import answering, chunk, openpi
 
 
 class Recorder:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings import content, frames
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Task
 from proctor.errors import SimulatorError, StoreError
@@ -16,6 +15,7 @@ from proctor.recording.assembly import assemble, recover
 from proctor.recording.recorder import EpisodeRecorder
 from proctor.recording.sources import Source
 from proctor.store.records import EpisodeRecord
+from recordings import content, frames
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("av")

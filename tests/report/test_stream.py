@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from harness import TESTS, Digests, flags, run_cli, start_cli, tiny_tree
-
 from proctor.store.episodes import EpisodeTable
 
 

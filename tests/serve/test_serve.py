@@ -12,17 +12,17 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from harness import TESTS, THOUGHTFUL, run_cli, start_cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from servers import Served, ask, observation, served, start_server, stop_server, talking_to
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from harness import TESTS, THOUGHTFUL, run_cli, start_cli
 from proctor.cli.main import run
 from proctor.engine.child import ONE_THREAD
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.arrays import pack, unpack
+from servers import Served, ask, observation, served, start_server, stop_server, talking_to
 
 POLICIES = TESTS / "tiny_policies.py"
 TINY = f"--env.type={TESTS / 'tiny.py'}:Tiny"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 from tracked import evaluate_and_extend
 
 

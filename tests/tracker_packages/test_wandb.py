@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb.proto.wandb_internal_pb2 import Record
+
 from harness import flags, run_cli, tiny_tree
 from tracked import evaluate_and_extend
-from wandb.proto.wandb_internal_pb2 import Record
 
 BLOCK = 32768
 

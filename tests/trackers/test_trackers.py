@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
-from harness import TESTS, Digests, digests, flags, run_cli, start_cli, tiny_tree, wait_until
 
 import proctor
+from harness import TESTS, Digests, digests, flags, run_cli, start_cli, tiny_tree, wait_until
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.trackers import tracker_names
 from proctor.engine.evaluation import Evaluation, evaluate_settings

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import TESTS, tiny_tree
 
+from harness import TESTS, tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import PolicyError, PolicyHostError, RunError

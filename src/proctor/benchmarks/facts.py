@@ -29,11 +29,18 @@ _SECONDS = 300
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run has to know beforehand; `versions` are those of what can change a trajectory."""
+    """What a run has to know beforehand; `versions` are those of what can change a trajectory.
+
+    All others are the benchmark's own attributes, which it may know only when it has opened a simulator.
+    """
 
     spec: BenchmarkSpec
     tasks: tuple[Task, ...]
     versions: dict[str, str]
+    fps: int = 30
+    uses_gl: bool = False
+    no_frames: str = ""
+    draws_on_look: bool = True
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that JSON carries to another process."""
@@ -41,14 +48,17 @@ class Facts:
             "spec": self.spec.to_wire(),
             "tasks": [task.to_wire() for task in self.tasks],
             "versions": self.versions,
+            "fps": self.fps,
+            "uses_gl": self.uses_gl,
+            "no_frames": self.no_frames,
+            "draws_on_look": self.draws_on_look,
         }
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Facts:
         """Rebuild facts from `to_wire`."""
-        return cls(
-            BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"]), wire["versions"]
-        )
+        spec, tasks = BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"])
+        return cls(**{**wire, "spec": spec, "tasks": tasks})
 
 
 def learn(path: str, settings: EnvSettings) -> Facts:
@@ -58,6 +68,8 @@ def learn(path: str, settings: EnvSettings) -> Facts:
         UsageError: a task is unknown, or a package is missing; says how to get it.
     """
     benchmark: Benchmark = load_object(path)(settings)
+    if benchmark.fetches:
+        _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
         return facts_of(benchmark)
     return _ask(path, settings)
@@ -69,7 +81,15 @@ def facts_of(benchmark: Benchmark) -> Facts:
         benchmark.check_installed()
     tasks, spec = tuple(benchmark.tasks()), benchmark.spec
     benchmark.check_installed()
-    return Facts(spec, tasks, installed_versions(benchmark.distributions()))
+    return Facts(
+        spec,
+        tasks,
+        {**installed_versions(benchmark.distributions()), **benchmark.fingerprints()},
+        fps=benchmark.fps,
+        uses_gl=benchmark.uses_gl,
+        no_frames=benchmark.no_frames,
+        draws_on_look=benchmark.draws_on_look,
+    )
 
 
 def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
@@ -83,7 +103,22 @@ def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
     return versions
 
 
+def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
+    if not benchmark.opens_to_tell:
+        benchmark.tasks()  # a mistake is told before anything is downloaded
+    if settings.python is not None:
+        _answer(path, settings, fetch=True)
+        return
+    benchmark.check_installed()
+    benchmark.fetch()
+
+
 def _ask(path: str, settings: EnvSettings) -> Facts:
+    return Facts.from_wire(_answer(path, settings))
+
+
+def _answer(path: str, settings: EnvSettings, fetch: bool = False) -> dict[str, Any]:
+    """Ask a process of its own. One that fetches takes its time, and shows its progress on our terminal."""
     python = settings.python or sys.executable
     try:
         done = subprocess.run(
@@ -93,15 +128,17 @@ def _ask(path: str, settings: EnvSettings) -> Facts:
                     "version": __version__,
                     "benchmark": path,
                     "env": to_plain(settings),
+                    "fetch": fetch,
                     # Another interpreter's packages are its own.
                     "sys_path": list(sys.path) if settings.python is None else [],
                 }
             ),
             env={**os.environ, **package_environment(), **NO_GL},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=None if fetch else subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=None if fetch else _SECONDS,
         )
     except OSError as error:
         raise UsageError(f"--env.python={python}: {error.strerror or error}.") from None
@@ -109,11 +146,11 @@ def _ask(path: str, settings: EnvSettings) -> Facts:
         raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.") from None
     lines = done.stdout.strip().splitlines()  # packages may chatter before it
     if done.returncode == 0 and lines:
-        answer = json.loads(lines[-1])
+        answer: dict[str, Any] = json.loads(lines[-1])
         if "usage" in answer:
             raise UsageError(answer["usage"])
-        return Facts.from_wire(answer)
-    words = (done.stderr.strip().splitlines() or [describe_exit(done.returncode)])[-1]
+        return answer
+    words = ((done.stderr or "").strip().splitlines() or [describe_exit(done.returncode)])[-1]
     if "No module named" in words and settings.python is not None:
         raise UsageError(f"--env.python: {words}. Run: {python} -m pip install proctor")
     raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")
@@ -129,7 +166,13 @@ def main() -> None:
         if problem is not None:
             raise UsageError(problem)
         benchmark_class: type[Benchmark] = load_object(asked["benchmark"])
-        answer = facts_of(benchmark_class(benchmark_class.Settings(**asked["env"]))).to_wire()
+        benchmark = benchmark_class(benchmark_class.Settings(**asked["env"]))
+        if asked["fetch"]:
+            benchmark.check_installed()
+            benchmark.fetch()
+            answer = {}
+        else:
+            answer = facts_of(benchmark).to_wire()
     except ProctorError as error:
         answer = {"usage": str(error)}
     print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent

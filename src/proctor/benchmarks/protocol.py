@@ -39,6 +39,8 @@ class Task:
     name: str
     prompt: str
     max_steps: int
+    initial_states: int | None = None
+    """How many beginnings its episodes take in turn, by their index; `None`: every seed makes its own."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack and JSON carry."""
@@ -57,6 +59,11 @@ class Episode:
     def key(self) -> EpisodeKey:
         """What identifies the episode inside its run."""
         return EpisodeKey(self.task.group, self.task.task_id, self.index)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an earlier episode of the plan begins from the same initial state."""
+        return self.task.initial_states is not None and self.index >= self.task.initial_states
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack carries to a worker."""
@@ -80,12 +87,12 @@ class EpisodeKey(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one step of a simulator yields besides the observation."""
+    """What one step of a simulator yields besides the observation. `success` is `None` where it does not tell."""
 
     reward: float
     terminated: bool
     truncated: bool
-    success: bool
+    success: bool | None
     metrics: Mapping[str, float] = {}
 
 
@@ -124,13 +131,16 @@ class BenchmarkSpec:
 
     `features` are the observation keys that the run's settings offer to a policy. `privileged` are keys
     that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
+    `action_low` and `action_high` bound every number of an action, or each its own; they may be infinite.
+    `action_integers`: only whole numbers between the bounds are actions, and both bounds are.
     """
 
     name: str
     features: dict[str, Feature]
     action_size: int
-    action_low: float = -1.0
-    action_high: float = 1.0
+    action_low: float | tuple[float, ...] = -1.0
+    action_high: float | tuple[float, ...] = 1.0
+    action_integers: bool = False
     privileged: dict[str, Feature] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     """The simulator's own names of features that were renamed for the policy."""
@@ -169,7 +179,18 @@ class BenchmarkSpec:
         def features(raw: dict[str, Any]) -> dict[str, Feature]:
             return {key: Feature(tuple(f["shape"]), f["dtype"], f["drawn"]) for key, f in raw.items()}
 
-        return cls(**{**wire, "features": features(wire["features"]), "privileged": features(wire["privileged"])})
+        def bound(raw: Any) -> float | tuple[float, ...]:
+            return tuple(raw) if isinstance(raw, (list, tuple)) else float(raw)
+
+        return cls(
+            **{
+                **wire,
+                "features": features(wire["features"]),
+                "privileged": features(wire["privileged"]),
+                "action_low": bound(wire["action_low"]),
+                "action_high": bound(wire["action_high"]),
+            }
+        )
 
 
 class Benchmark(ABC):
@@ -182,14 +203,23 @@ class Benchmark(ABC):
     Settings: ClassVar[type[EnvSettings]] = EnvSettings
     """The benchmark's own `--env.*` flags: a frozen dataclass that extends `EnvSettings`."""
 
-    fps: ClassVar[int] = 30
+    fps: int = 30
     """Steps a second in the robot's own time; videos play at that pace."""
 
-    uses_gl: ClassVar[bool] = False
+    uses_gl: bool = False
     """Whether drawing goes through MuJoCo's GL backends, so that one has to be chosen."""
+
+    no_frames: str = ""
+    """Why its simulators cannot `render`; empty: they can."""
 
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""
+
+    draws_on_look: bool = True
+    """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
+
+    fetches: ClassVar[bool] = False
+    """Whether `fetch` has anything to do."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -207,6 +237,17 @@ class Benchmark(ABC):
     def make_simulator(self, task: Task) -> Simulator:
         """Build the simulator. Called in the worker that will use it, never elsewhere."""
 
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return all there is, by what `--env.task` calls it, for `proctor list`: here the tasks of the settings.
+
+        A benchmark whose settings must name a task, or name only some by default, has its own.
+        """
+        try:
+            tasks = self.tasks()
+        except UsageError:
+            return {}
+        return {group: [task for task in tasks if task.group == group] for group in {t.group: 0 for t in tasks}}
+
     def get_env_processors(self) -> Sequence[EnvProcessor]:
         """Return the steps between the simulator and a policy. `spec` is what is before them."""
         return ()
@@ -217,3 +258,14 @@ class Benchmark(ABC):
 
     def check_installed(self) -> None:  # noqa: B027 - most benchmarks have nothing to check
         """Raise `UsageError` with the command that installs what is missing. Import nothing heavy."""
+
+    def fetch(self) -> None:  # noqa: B027
+        """Download the files that simulators need, where they are missing, before the first worker starts.
+
+        Raises:
+            UsageError: that is not possible; says how to get them.
+        """
+
+    def fingerprints(self) -> Mapping[str, str]:
+        """Return what else changes a trajectory, by name: files that no distribution's version stands for."""
+        return {}

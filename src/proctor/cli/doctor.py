@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +14,7 @@ from proctor.doctor.examination import examine
 from proctor.doctor.findings import Finding, State, first_step
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole
+from proctor.report.marks import Mark, MarkedLine, print_marked
 
 _USAGE = """Say whether Proctor can evaluate policies on Meta-World here, with pictures, and what to do if not.
 
@@ -27,16 +27,9 @@ The exit status is 0 if the main job can run, else 1. GPUs, videos, checkpoints 
 
 _FLAGS = ("--json", "--help")
 
-_MARKS: dict[State, tuple[str, str, str]] = {
-    "ok": ("✓", "+", "green"),
-    "absent": ("–", "-", "dim"),
-    "broken": ("✗", "x", "bold red"),
-    "note": ("!", "!", "yellow"),
-}
-"""The mark of each state, the same for terminals without Unicode, and its style."""
+_MARKS: dict[State, Mark] = {"ok": "good", "absent": "none", "broken": "bad", "note": "note"}
 
 _SECTION, _NAME = 12, 12
-_INDENT = " " * (_SECTION + 2 + _NAME)
 
 
 def doctor_command(arguments: Sequence[str]) -> int:
@@ -68,13 +61,11 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print a line per finding, and at the end whether the main job can run or what to do first."""
-    unicode = console.encoding.lower().startswith("utf")
     section = ""
     for finding in findings:
-        for line in _lines(finding, finding.section if finding.section != section else "", console.width, unicode):
-            if not unicode:
-                line = Text(line.plain.encode(console.encoding, "replace").decode(console.encoding))
-            console.print(line, soft_wrap=True)  # never cut: what is to be typed must be whole
+        print_marked(
+            console, _line(finding, finding.section if finding.section != section else ""), _SECTION, _NAME
+        )
         section = finding.section
     step = first_step(findings)
     console.print()
@@ -85,21 +76,8 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     console.print(text, soft_wrap=True)
 
 
-def _lines(finding: Finding, section: str, width: int, unicode: bool) -> Iterator[Text]:
-    mark, plain_mark, style = _MARKS[finding.state]
+def _line(finding: Finding, section: str) -> MarkedLine:
     # An option that is not there says how to get it in the same line: it is no trouble.
     aside = finding.state == "absent" and not finding.needed and finding.remedy
     text = f"{finding.text}: {finding.remedy}" if aside else finding.text
-    room = max(20, width - len(_INDENT))
-    rows = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
-    yield Text.assemble(
-        (f"{section:<{_SECTION}}", "bold"),
-        (f"{mark if unicode else plain_mark} ", style),
-        f"{finding.name:<{_NAME}}",
-        (rows[0], "dim" if finding.state == "absent" else ""),
-    )
-    for row in rows[1:]:
-        yield Text(f"{_INDENT}{row}")
-    if finding.remedy and not aside:
-        arrow = "→" if unicode else ">"
-        yield Text.assemble(" " * _SECTION, (f"{arrow} {finding.remedy}", "bold"))
+    return MarkedLine(_MARKS[finding.state], finding.name, text, "" if aside else finding.remedy, section)

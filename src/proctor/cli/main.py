@@ -20,6 +20,11 @@ COMMANDS = {
     "parallel": ("proctor.cli.parallel:parallel_command", "evaluate in several processes at once, and merge them"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
+    "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
+    "check-benchmark": (
+        "proctor.cli.check_benchmark:check_benchmark_command",
+        "play a benchmark and say whether it keeps its contract",
+    ),
     "doctor": ("proctor.cli.doctor:doctor_command", "say whether Proctor can run here, and what to do if not"),
 }
 
@@ -59,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     console = PatientConsole()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = "\n".join(f"  {name:<9} {words}" for name, (_, words) in COMMANDS.items())
+        lines = "\n".join(f"  {name:<15} {words}" for name, (_, words) in COMMANDS.items())
         console.print(_HELP.format(commands=lines), markup=False, highlight=False)
         return EXIT_OK if arguments else EXIT_USAGE
     if arguments[0] in ("--version", "-V", "version"):

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from math import ceil
 from pathlib import Path
 
+from proctor.benchmarks.facts import learn
 from proctor.benchmarks.protocol import Benchmark, Episode, Task
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
@@ -50,9 +51,12 @@ class Nodes:
 
     def __init__(self, settings: Settings, directory: RunDirectory) -> None:
         self._settings, self._directory = settings, directory
-        benchmark: Benchmark = load_object(benchmark_path(settings.env.type))(settings.env)
         # What the benchmark needs has to be on the nodes, and is looked for there.
-        self.tasks: Sequence[Task] = benchmark.tasks()
+        path = benchmark_path(settings.env.type)
+        benchmark: Benchmark = load_object(path)(settings.env)
+        self.tasks: Sequence[Task] = (
+            learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
+        )
         self._identity: Identity | None = None
         self._handout: HandOut | None = None
         self._error: ProctorError | None = None

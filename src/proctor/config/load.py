@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from proctor.config.clusters import check_cluster
 from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.registry import BENCHMARKS, absolute_source, benchmark_path, load_object, policy_path
+from proctor.config.registry import absolute_source, benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     AtLeast,
     ClusterSettings,
@@ -34,6 +34,7 @@ from proctor.errors import UsageError, did_you_mean
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -66,15 +67,7 @@ def build_settings(tree: Nested) -> Settings:
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
         tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
     _check_names(tree, sections)
-    if isinstance(tree["env"].get("task"), list):
-        tree["env"]["task"] = ",".join(map(str, tree["env"]["task"]))
-    for section, name in (("policy", "path"), ("env", "type")):
-        if tree[section].get(name):
-            tree[section][name] = absolute_source(str(tree[section][name]))
-    for section in ("policy", "env"):
-        if tree[section].get("python") and "/" in str(tree[section]["python"]):
-            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
-            tree[section]["python"] = str(Path(str(tree[section]["python"])).expanduser().absolute())
+    _settle_names(tree)
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
@@ -85,11 +78,45 @@ def build_settings(tree: Nested) -> Settings:
     return settings
 
 
+def make_env_config(type: str, **fields: Any) -> EnvSettings:
+    """Return the settings of a benchmark, checked as its flags `--env.*` are.
+
+    >>> make_env_config("metaworld", task=["reach-v3", "push-v3"], obs_type="state").task
+    'reach-v3,push-v3'
+
+    Raises:
+        UsageError: the benchmark or a field is unknown, or a value is not possible; suggests the right one.
+    """
+    kind = _settings_of("env.type", type, benchmark_path)
+    known = known_fields(kind)
+    for name in fields:
+        if name not in known:
+            raise UsageError(f"{type} has no setting '{name}'.{did_you_mean(name, known)}")
+    tree: Nested = {"env": {**fields, "type": type}}
+    _settle_names(tree)
+    settings: EnvSettings = validated("env.", kind, tree["env"])
+    return settings
+
+
+def _settle_names(tree: Nested) -> None:
+    """Make lists of tasks one text, and paths such that they hold in every directory."""
+    env = tree["env"]
+    if isinstance(env.get("task"), list | tuple):
+        env["task"] = ",".join(map(str, env["task"]))
+    for section, name in (("policy", "path"), ("env", "type")):
+        values = tree.get(section, {})
+        if values.get(name):
+            values[name] = absolute_source(str(values[name]))
+        if values.get("python") and "/" in str(values["python"]):
+            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
+            values["python"] = str(Path(str(values["python"])).expanduser().absolute())
+
+
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
     env, policy, *_ = (_section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
     if not env.get("type"):
-        raise UsageError(f"--env.type is missing. Known: {', '.join(sorted(BENCHMARKS))}.")
+        raise UsageError(f"--env.type is missing. Known: {', '.join(known_benchmarks())}.")
     if not policy.get("type"):
         policy["type"] = _policy_type(policy.get("path"))
     tree["env"], tree["policy"] = env, policy
@@ -104,7 +131,7 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
 
 
 def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
-    found = load_object(find(str(name)))
+    found = load_named(flag, str(name), find(str(name)))
     settings: type[Any] | None = getattr(found, "Settings", None)
     if settings is None or not dataclasses.is_dataclass(settings):
         raise UsageError(f"--{flag}={name} is no {flag.partition('.')[0]}: it has no Settings.")
@@ -213,6 +240,8 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     for limit in get_args(annotation):
+        if value is None:
+            return  # optional, and left out
         if isinstance(limit, AtLeast) and not value >= limit.bound:
             raise UsageError(f"--{name}={value}: must be at least {limit.bound:g}.")
         if isinstance(limit, MoreThan) and not value > limit.bound:
@@ -224,6 +253,8 @@ def _typed(value: Any, annotation: Any) -> Any:
     if isinstance(value, FlagText):
         if _is_optional(annotation) and value.lower() in ("none", "null"):
             return None
+        if _is_tuple(annotation):
+            return _listed(value)
         return _yaml(value) if _is_dict(annotation) else str(value)
     return _open_texts(value) if _is_dict(annotation) else value
 
@@ -236,9 +267,11 @@ def _open_texts(value: Any) -> Any:
 
 def _yaml(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
+    # YAML 1.1 wants a dot in a number with an exponent; people write 1e-3.
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _explain(
@@ -272,4 +305,20 @@ def _is_optional(annotation: Any) -> bool:
 
 
 def _is_dict(annotation: Any) -> bool:
-    return annotation is dict or get_origin(annotation) is dict
+    return annotation is dict or get_origin(_without_none(annotation)) is dict
+
+
+def _is_tuple(annotation: Any) -> bool:
+    return get_origin(_without_none(annotation)) is tuple
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return what an optional value is when it is there."""
+    others = [kind for kind in get_args(annotation) if kind is not type(None)]
+    return others[0] if _is_optional(annotation) and len(others) == 1 else annotation
+
+
+def _listed(text: str) -> Any:
+    """Return a list that a flag spells out: [0,3] as LeRobot has it, or 0,3."""
+    listed = _yaml(text if text.lstrip().startswith("[") else f"[{text}]")
+    return listed if isinstance(listed, list) else text

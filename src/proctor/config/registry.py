@@ -12,9 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import ProctorError, UsageError, did_you_mean
 
-BENCHMARKS = {"metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld"}
+BENCHMARKS = {
+    "metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld",
+    "gym": "proctor.benchmarks.gym.benchmark:Gym",
+    "pusht": "proctor.benchmarks.gym.presets:PushT",
+    "aloha": "proctor.benchmarks.gym.presets:Aloha",
+    "libero": "proctor.benchmarks.libero.benchmark:Libero",
+}
 
 _OF_FILES = "proctor_user_"
 
@@ -38,18 +44,54 @@ def policy_path(name: str) -> str:
     return _find("policy.type", name, POLICIES, "proctor.policies")
 
 
+def known_benchmarks() -> list[str]:
+    """Return the names of all benchmarks, ours and those of other packages."""
+    from proctor.config.plugins import BENCHMARK_GROUP, plugins
+
+    return sorted({*BENCHMARKS, *(plugin.name for plugin in plugins(BENCHMARK_GROUP))})
+
+
 def _find(flag: str, name: str, builtin: dict[str, str], group: str) -> str:
     if name in builtin:
         return builtin[name]
     if ":" in name:
         return name
-    from importlib import metadata  # here: workers are given paths, and start faster without it
+    from proctor.config.plugins import clash, plugins  # here: workers are given paths, and start faster without it
 
-    others = {entry.name: entry.value for entry in metadata.entry_points(group=group)}
-    if name in others:
-        return others[name]
-    known = sorted({*builtin, *others})
+    offered = plugins(group)
+    rivals = clash(name, offered)
+    if rivals:
+        raise UsageError(
+            f"--{flag}={name}: {rivals} both have it. Uninstall one, or say which: --{flag}=module:Class"
+        )
+    for plugin in offered:
+        if plugin.name == name:
+            if plugin.fault:
+                raise UsageError(f"--{flag}={name}, from {plugin.source}: {plugin.fault}.")
+            return plugin.target
+    known = sorted({*builtin, *(plugin.name for plugin in offered)})
     raise UsageError(f"--{flag}={name}: unknown.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+
+
+def load_named(flag: str, name: str, path: str) -> Any:
+    """Import what stands behind a name that the user gave.
+
+    Raises:
+        UsageError: it cannot be imported. Whoever gives a file or module of their own sees its traceback instead.
+    """
+    try:
+        return load_object(path)
+    except ProctorError as error:
+        if ":" in name:
+            raise
+        raise UsageError(f"--{flag}={name}: {error}") from None
+    except Exception as error:
+        if ":" in name:
+            raise
+        raise UsageError(
+            f"--{flag}={name}: {path} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}. "
+            "Install its package again, or what it lacks."
+        ) from error
 
 
 def absolute_source(path: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 EXECUTION = "execution"
 
@@ -39,6 +39,13 @@ class EnvSettings:
     max_parallel_tasks: Annotated[
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0
+
+    def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
+        """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
+        # Here, and against the usual direction: settings import nothing, and LeRobot's have this method.
+        from proctor.vector.make import create_envs
+
+        return create_envs(self, n_envs, use_async_envs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from proctor import __version__
 from proctor.config.interpreter import other_version, package_environment
+from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.waiting import wait_readable
 
@@ -27,6 +28,13 @@ _PR_SET_PDEATHSIG = 1
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Children run side by side, one thread each: more would fight for the cores, and a result must not depend on
 how many of them a matrix product was spread over."""
+
+ROLES = {
+    "worker": "proctor.engine.worker:run_worker",
+    "host": "proctor.engine.host:run_host",
+    "player": "proctor.conformance.player:run_player",
+}
+"""What a child can be; loaded by the child alone."""
 
 
 class Child:
@@ -134,13 +142,8 @@ def main() -> None:
         channel.send({"type": "load_error", "message": problem, "usage": True})
         return
     sys.path.extend(path for path in first["sys_path"] if path not in sys.path)
-    run: Any
-    if first["role"] == "worker":
-        from proctor.engine.worker import run_worker as run
-    else:
-        from proctor.engine.host import run_host as run
     with contextlib.suppress(ChannelClosed):
-        run(channel, first["boot"], descriptors)
+        load_object(ROLES[first["role"]])(channel, first["boot"], descriptors)
 
 
 def _socket(descriptor: int) -> Any:

@@ -32,6 +32,7 @@ class WorkerRecipe:
     environment: Mapping[str, str]
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
+    fps: int = 30
     video_fps: int = 30
     python: str | None = None
 
@@ -59,6 +60,7 @@ class Worker:
             spawned=now(),
             policy=recipe.policy,
             policy_settings=recipe.policy_settings,
+            fps=recipe.fps,
             video_fps=recipe.video_fps,
         )
         self.child = Child(

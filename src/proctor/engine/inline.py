@@ -82,7 +82,7 @@ class _Inline:
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
         spec = BenchmarkSpec.from_wire(job.recipe.spec)
-        self._job, self._fps, self._spec = job, benchmark.fps, spec
+        self._job, self._fps, self._spec = job, job.recipe.fps, spec
         self._meter = Meter()
         self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
         self._actor = LocalActor(policy, spec.action_size)

@@ -69,8 +69,7 @@ class ThisMachine:
         self._served = self._ready.served
         if self._preparation.live is not None:
             self._bell = new_bell(stack)
-        spec = self._served.spec
-        return Settled(self._ready.identity, spec.reproducible, spec.notes)
+        return Settled(self._ready.identity, self._served.spec.reproducible, self._ready.notes)
 
     def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
         """Decide how many workers there are, and whether the policy runs in them."""

@@ -24,6 +24,19 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> list[Episode
     return [Episode(task, index, seed + index) for index in range(n_episodes) for task in tasks]
 
 
+def repeats_note(plan: Sequence[Episode]) -> str | None:
+    """Say how many episodes begin as an earlier one did: to a policy without chance they tell little new."""
+    repeated = [episode for episode in plan if episode.repeats]
+    if not repeated:
+        return None
+    groups = ", ".join(dict.fromkeys(episode.task.group for episode in repeated))
+    return (
+        f"{len(repeated)} of {len(plan)} episodes begin as an earlier one did: {groups} has "
+        f"{repeated[0].task.initial_states} initial states a task. The policy draws no random numbers, "
+        "so these episodes tell little new."
+    )
+
+
 def shard_of(plan: Sequence[Episode], shard_id: int, num_shards: int) -> list[Episode]:
     """Return every `num_shards`-th episode of a plan, from `shard_id` on; the shards together are the plan.
 

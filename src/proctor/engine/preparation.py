@@ -22,6 +22,7 @@ from proctor.engine.crew import WorkerRecipe
 from proctor.engine.hosts import HostProcess, HostRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import choose_placement
+from proctor.engine.plan import make_plan, repeats_note
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, UsageError
@@ -52,12 +53,16 @@ class Served:
 
 @dataclass(frozen=True)
 class Ready:
-    """All that is settled before the first episode. `videos` is how many per task can be drawn."""
+    """All that is settled before the first episode.
+
+    `videos` is how many per task can be drawn; `notes` are for the user to read.
+    """
 
     served: Served
     renderer: Renderer | None
     identity: Identity
     videos: int
+    notes: Sequence[str]
 
     @property
     def on_gpu(self) -> bool:
@@ -115,7 +120,7 @@ class Preparation:
             self.spec = self._spec_behind(served.spec.env_processors)
             check_fit(served.spec, self.spec)
             renderer, videos = self._choose_renderer(served, tell, find)
-            return Ready(served, renderer, self._identity(served.spec, renderer), videos)
+            return Ready(served, renderer, self._identity(served.spec, renderer), videos, self._notes(served.spec))
         except BaseException:
             served.stop(0.0)
             raise
@@ -192,9 +197,12 @@ class Preparation:
         self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(served.spec, self.spec).drawn or self._records_cameras()
+        looks = View.of(served.spec, self.spec).drawn or self._records_cameras() or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
-        if not self.benchmark.uses_gl or not (looks or videos):
+        if videos and self.facts.no_frames:
+            tell(f"no videos: {self.facts.no_frames}")
+            videos = 0
+        if not self.facts.uses_gl or not (looks or videos):
             return None, videos
         try:
             return (find(served) if find is not None else find_renderer(self._settings.env.python)), videos
@@ -206,6 +214,13 @@ class Preparation:
 
     def _records_cameras(self) -> bool:
         return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
+
+    def _notes(self, spec: PolicySpec) -> Sequence[str]:
+        if spec.stochastic:
+            return spec.notes
+        plan = make_plan(self.facts.tasks, self._settings.eval.n_episodes, self._settings.seed)
+        repeats = repeats_note(plan)
+        return spec.notes if repeats is None else (*spec.notes, repeats)
 
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
         looks = View.of(spec, self.spec).drawn
@@ -250,12 +265,13 @@ class Preparation:
             environment=self._gl_environment(ready.renderer),
             policy=self._policy_path if in_worker else None,
             policy_settings=to_plain(self._policy_settings) if in_worker else None,
+            fps=self.facts.fps,
             video_fps=s.eval.video_fps,
             python=s.env.python,
         )
 
     def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
-        if not self.benchmark.uses_gl:
+        if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
 

@@ -194,7 +194,8 @@ def run_episode(
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
-    success = ended = False
+    success: bool | None = None
+    ended = False
     step = 0
 
     meter.enter(Phase.RESET)
@@ -216,7 +217,8 @@ def run_episode(
             meter.stepped()
             rewards.append(float(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
-            success = success or bool(outcome.success)
+            if outcome.success is not None:
+                success = bool(success or outcome.success)
             ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
             if recorder is not None:
                 recorder.act(action, rewards[-1], bool(outcome.success), ended)
@@ -230,7 +232,8 @@ def run_episode(
                 break
         digest.add(chunk[: step - asked_at])
     digest.add(np.asarray(rewards, np.float64))
-    digest.add(np.asarray(success))
+    if success is not None:
+        digest.add(np.asarray(success))
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,
@@ -266,12 +269,13 @@ def _observe(
     for source, name, shape, dtype in view.shown:
         array: Any = observation.get(source)
         seen[name] = array
-        _check(source, array, shape, dtype)
+        check_array(source, array, shape, dtype)
         digest.add(array)
     return seen
 
 
-def _check(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def check_array(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise `SimulatorError` if an observation is not what the benchmark says it is."""
     if not isinstance(array, np.ndarray):
         raise SimulatorError(f"the simulator gave no array for '{key}'")
     if array.shape != shape or array.dtype != dtype:

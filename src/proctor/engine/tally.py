@@ -22,6 +22,7 @@ class Tally:
         self._total = len(plan)
         self._prefix = Prefix(plan)
         self._errors: dict[EpisodeKey, bool] = {}
+        self._tells_success = False
         self._began = time.monotonic()
         self._episode_seconds = 0.0
         self.finished = 0
@@ -51,7 +52,7 @@ class Tally:
             ended=len(self._errors),
             total=self._total,
             errors=sum(self._errors.values()),
-            prefix=wilson(self._prefix.successes, self._prefix.finished),
+            prefix=wilson(self._prefix.successes, self._prefix.finished) if self._tells_success else wilson(0, 0),
             steps=steps,
             seconds=time.monotonic() - self._began,
             busy=busy,
@@ -61,4 +62,6 @@ class Tally:
 
     def _count(self, record: EpisodeRecord) -> None:
         self._errors[record.key] = record.status == "error"
-        self._prefix.add(record.key, record.success)
+        self._tells_success |= record.success is not None
+        # Who has not heard of success counts as a failure, as soon as others have.
+        self._prefix.add(record.key, None if record.status == "error" else bool(record.success))

@@ -40,6 +40,7 @@ class WorkerBoot:
     spawned: float
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
+    fps: int = 30
     video_fps: int = 30
 
 
@@ -125,8 +126,8 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         episode = Episode.from_wire(order["episode"])
         video, recording = order["video"], order["recording"]
         witnesses = Witnesses(
-            VideoSink(Path(video), benchmark.fps, settings.video_fps) if video else None,
-            EpisodeRecorder(Path(recording), episode, spec, benchmark.fps) if recording else None,
+            VideoSink(Path(video), settings.fps, settings.video_fps) if video else None,
+            EpisodeRecorder(Path(recording), episode, spec, settings.fps) if recording else None,
         )
         try:
             record = play(stage, episode, actor, view, meter, witnesses)

@@ -95,7 +95,7 @@ class Settling:
                 "the policy has no fingerprint, so shards could not be known as parts of one run. "
                 "Use one process: proctor eval"
             )
-        for note in spec.notes:
+        for note in ready.notes:
             self._tell(note)
         spread = spread_over(self._gpus, self._on_gpu, device)
         flags = [f"--eval.max_episodes_rendered={ready.videos}"]
@@ -115,7 +115,7 @@ class Settling:
             flags=flags,
             environment={} if ready.renderer is None else ready.renderer.env,
             gpus=spread,
-            notes=spec.notes,
+            notes=ready.notes,
         )
 
     def _workers(self, ready: Ready) -> int:

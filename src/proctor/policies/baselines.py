@@ -6,9 +6,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+
+_ENDLESS = 1e30
+"""A bound beyond it is none: nobody means to reach the largest float."""
+
+
+class ActionSampler:
+    """Draws actions: uniform between the bounds; where one is missing, as Gymnasium does, from the other on."""
+
+    def __init__(self, benchmark: BenchmarkSpec) -> None:
+        self._integers, self._size = benchmark.action_integers, benchmark.action_size
+        bounds = [np.broadcast_to(b, self._size) for b in (benchmark.action_low, benchmark.action_high)]
+        self._below, self._above = (np.abs(bound) < _ENDLESS for bound in bounds)
+        self._bounded = bool((self._below & self._above).all())
+        self._low, self._high = bounds
+        if self._integers:
+            self._low, self._high = (bound.astype(np.int64) for bound in bounds)
+
+    def draw(self, generator: np.random.Generator, steps: int) -> NDArray[Any]:
+        """Return that many actions, from that generator alone."""
+        shape = (steps, self._size)
+        if self._integers:
+            return generator.integers(self._low, self._high, shape, endpoint=True)
+        if self._bounded:
+            return generator.uniform(self._low, self._high, shape).astype(np.float32)
+        drawn = generator.uniform(np.where(self._below, self._low, 0), np.where(self._above, self._high, 1), shape)
+        far, anywhere = generator.exponential(size=shape), generator.normal(size=shape)
+        drawn = np.where(self._above, np.where(self._below, drawn, self._high - far), self._low + far)
+        return np.where(self._above | self._below, drawn, anywhere).astype(np.float32)
 
 
 class RandomPolicy(Policy):
@@ -17,7 +46,7 @@ class RandomPolicy(Policy):
     light = True
 
     def __init__(self, benchmark: BenchmarkSpec) -> None:
-        self._low, self._high, self._size = benchmark.action_low, benchmark.action_high, benchmark.action_size
+        self._size, self._sampler = benchmark.action_size, ActionSampler(benchmark)
 
     @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> RandomPolicy:
@@ -39,11 +68,7 @@ class RandomPolicy(Policy):
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         """Draw one action per episode."""
-        chunks = [
-            generator.uniform(self._low, self._high, (1, self._size)).astype(np.float32)
-            for generator in generators
-        ]
-        return Actions(chunks, memories)
+        return Actions([self._sampler.draw(generator, 1) for generator in generators], memories)
 
 
 class ZeroPolicy(Policy):
@@ -52,7 +77,9 @@ class ZeroPolicy(Policy):
     light = True
 
     def __init__(self, benchmark: BenchmarkSpec) -> None:
-        self._size = benchmark.action_size
+        # Where zero is no action, the nearest one stands in.
+        low, high = benchmark.action_low, benchmark.action_high
+        self._action = np.clip(np.zeros((1, benchmark.action_size)), low, high).astype(np.float32)
 
     @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> ZeroPolicy:
@@ -62,10 +89,12 @@ class ZeroPolicy(Policy):
     @property
     def spec(self) -> PolicySpec:
         """It looks at nothing."""
-        return PolicySpec(observation_keys=(), action_size=self._size, action_steps=1, fingerprint="zero-1")
+        return PolicySpec(
+            observation_keys=(), action_size=self._action.shape[1], action_steps=1, fingerprint="zero-1"
+        )
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         """Return zeros."""
-        return Actions([np.zeros((1, self._size), np.float32) for _ in windows], memories)
+        return Actions([self._action.copy() for _ in windows], memories)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,14 @@ class ExpertPolicy(Policy):
     """One script per task, shipped with Meta-World. An episode's memory is its script."""
 
     light = True
+
+    @classmethod
+    def check_installed(cls) -> None:
+        """Say how to get Meta-World's scripts."""
+        if importlib.util.find_spec("metaworld") is None:
+            raise UsageError(
+                "--policy.type=expert needs the package metaworld. Run: pip install 'proctor[metaworld]'"
+            )
 
     @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> ExpertPolicy:

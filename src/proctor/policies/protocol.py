@@ -144,6 +144,11 @@ class Policy(ABC):
     """Costs almost nothing to make and to call, so it may run inside every worker, without any crossing."""
 
     @classmethod
+    def check_installed(cls) -> None:
+        """Raise `UsageError` with the command that installs what is missing; `proctor list` asks."""
+        return  # most policies have nothing to check
+
+    @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> Policy:
         """Build the policy in the process that will run it."""
         return cls()

@@ -76,7 +76,7 @@ class PlainPolicy(Policy):
             function = _act_of(self._plain if own is None else own)
             action = function(window[-1], generator) if self._takes_generator else function(window[-1])
             array = _to_numpy(action)
-            chunks.append(array[None] if array.ndim == 1 else array)
+            chunks.append(array.reshape(1, -1) if array.ndim < 2 else array)  # a bare index is an action too
         return Actions(chunks, memories)
 
 

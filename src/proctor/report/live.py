@@ -158,14 +158,15 @@ class LiveDisplay(Watcher):
         """Move the bars on."""
         key = record.key[:2]
         self._ended[key] += 1
-        self._successes[key] += bool(record.success)
+        if record.success is not None:
+            self._successes[key] += record.success  # a count of zero says that success is told here
         self._bars.update(self._overall, completed=sum(self._ended.values()))
         if key not in self._tasks:
             self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
         self._bars.update(
             self._tasks[key],
             completed=self._ended[key],
-            rate=f"{self._successes[key]}/{self._ended[key]} succeeded",
+            rate=f"{self._successes[key]}/{self._ended[key]} succeeded" if key in self._successes else "",
         )
         self._make_room()
 

@@ -13,7 +13,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.report.console import count
 from proctor.report.live import duration
 from proctor.stats.intervals import Rate
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
 
 
 def print_summary(console: Console, evaluation: Evaluation) -> None:
@@ -24,7 +24,7 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    for part in (*_errors(evaluation.records), *_time(evaluation)):
+    for part in (*_errors(evaluation.records), *_silence(evaluation.records), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
@@ -38,11 +38,14 @@ def print_summary(console: Console, evaluation: Evaluation) -> None:
 
 
 def _table(evaluation: Evaluation) -> RenderableType:
-    # Narrow enough for 80 columns with Meta-World's longest names. `steps` is the median over successes.
+    # Narrow enough for 80 columns with Meta-World's longest names. `steps` is the median over successes, or over
+    # all episodes where nobody tells success; only there is the mean sum of rewards shown.
     with_errors = any(record.status == "error" for record in evaluation.records)
+    with_rewards = bool(silent_tasks(evaluation.records))
     table = Table(header_style="bold")
     table.add_column("task", overflow="fold")
-    for heading in ("success", "k/n", "95 % interval", *(["errors"] if with_errors else []), "steps"):
+    optional = [*(["reward"] if with_rewards else []), *(["errors"] if with_errors else [])]
+    for heading in ("success", "k/n", "95 % interval", *optional, "steps"):
         table.add_column(heading, justify="right", no_wrap=True)
     tasks = list(dict.fromkeys(episode.task for episode in evaluation.plan))
     groups = list(dict.fromkeys(task.group for task in tasks))
@@ -51,25 +54,30 @@ def _table(evaluation: Evaluation) -> RenderableType:
         for task in members:
             rows = [r for r in evaluation.records if r.key[:2] == (group, task.task_id)]
             if rows:
-                table.add_row(task.name, *_cells(rows, with_errors))
+                table.add_row(task.name, *_cells(rows, with_errors, with_rewards))
         if len(members) > 1:
             rows = [r for r in evaluation.records if r.task_group == group]
             table.add_section()
-            table.add_row(f"group {group}", *_cells(rows, with_errors), style="bold", end_section=True)
+            table.add_row(
+                f"group {group}", *_cells(rows, with_errors, with_rewards), style="bold", end_section=True
+            )
     if len(groups) > 1 or len(tasks) == 1:
         table.add_section()
-        table.add_row("all", *_cells(evaluation.records, with_errors), style="bold")
+        table.add_row("all", *_cells(evaluation.records, with_errors, with_rewards), style="bold")
     return table
 
 
-def _cells(records: Sequence[EpisodeRecord], with_errors: bool) -> list[str]:
+def _cells(records: Sequence[EpisodeRecord], with_errors: bool, with_rewards: bool) -> list[str]:
     rate = success_rate(records)
     errors = sum(record.status == "error" for record in records)
-    steps = [record.steps for record in records if record.success]
+    finished = [record for record in records if record.status == "finished"]
+    steps = [record.steps for record in finished if record.success or not rate.episodes]
+    rewards = [record.sum_reward for record in finished if record.sum_reward is not None]
     return [
         "–" if rate.value is None else f"{100 * rate.value:.1f} %",
-        f"{rate.successes}/{rate.episodes}",
+        f"{rate.successes}/{rate.episodes}" if rate.episodes else "",
         interval(rate),
+        *([f"{statistics.fmean(rewards):.4g}" if rewards else ""] if with_rewards else []),
         *([str(errors or "")] if with_errors else []),
         str(statistics.median_low(steps)) if steps else "",
     ]
@@ -95,6 +103,21 @@ def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
     if len(failed) > 5:
         lines.append(Text(f"  and {len(failed) - 5} more, in eval_info.json", style="yellow"))
     return lines
+
+
+def _silence(records: Sequence[EpisodeRecord]) -> list[Text]:
+    silent = silent_tasks(records)
+    names = list(dict.fromkeys(record.task for record in records if record.key[:2] in silent))
+    if not names:
+        return []
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return [
+        Text(
+            f"{shown}: no success was told, so no rate, only the mean sum of rewards. "
+            "Does info tell it under another name? --env.success_key=NAME",
+            style="yellow",
+        )
+    ]
 
 
 def _time(evaluation: Evaluation) -> list[Text]:

@@ -7,8 +7,8 @@ the client is told in one line what is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,8 +102,9 @@ class Session:
         wire = message.get(TASK)
         if wire is None:
             return self._menu.tasks.get(prompt) or Task("", 0, prompt or "remote", prompt, _ENDLESS)
-        kinds = {field.name: str if field.type == "str" else int for field in fields(Task)}
-        if not isinstance(wire, dict) or {key: type(value) for key, value in wire.items()} != kinds:
+        kinds = {name: get_args(kind) or (kind,) for name, kind in get_type_hints(Task).items()}
+        fits = isinstance(wire, dict) and wire.keys() == kinds.keys()
+        if not fits or any(type(wire[name]) not in kinds[name] for name in kinds):
             raise Refused(f"'{TASK}' must be a map of {', '.join(kinds)}")
         return Task(**wire)
 

@@ -125,8 +125,9 @@ def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeK
 
 
 def _describe(record: EpisodeRecord) -> str:
+    outcome = {True: "success", False: "failure", None: "success unknown"}[record.success]
     return (
-        f"{'success' if record.success else 'failure'}, {record.steps} steps, sum of rewards {record.sum_reward}, "
+        f"{outcome}, {record.steps} steps, sum of rewards {record.sum_reward}, "
         f"digest {(record.digest or 'none')[:16]}"
     )
 

@@ -20,7 +20,8 @@ class EpisodeRecord:
     """The result of one episode. A record exists if and only if its episode ended.
 
     `success` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing` and
-    `video_path` tell how it was run. An `error` is the infrastructure's, never counted as a failure.
+    `video_path` tell how it was run. An `error` is the infrastructure's, never counted as a failure. A finished
+    episode whose `success` is `None` never heard of success from its simulator.
     """
 
     task_group: str
@@ -82,12 +83,30 @@ class Attempt:
 
 
 def success_rate(records: Iterable[EpisodeRecord]) -> Rate:
-    """Return the rate over finished episodes; errors are outside the denominator."""
-    finished = [record for record in records if record.status == "finished"]
-    return wilson(sum(bool(record.success) for record in finished), len(finished))
+    """Return the rate over finished episodes; errors, and tasks that tell no success, are outside it."""
+    everything = list(records)
+    silent = silent_tasks(everything)
+    counted = [r for r in everything if r.status == "finished" and r.key[:2] not in silent]
+    return wilson(sum(bool(record.success) for record in counted), len(counted))
 
 
 def rate_if_errors_failed(records: Iterable[EpisodeRecord]) -> Rate:
     """Return the rate that would hold if every error had been a failure: the pessimist's bound."""
-    known = list(records)
-    return wilson(sum(bool(record.success) for record in known), len(known))
+    everything = list(records)
+    silent = silent_tasks(everything)
+    counted = [r for r in everything if r.key[:2] not in silent]
+    return wilson(sum(bool(record.success) for record in counted), len(counted))
+
+
+def silent_tasks(records: Iterable[EpisodeRecord]) -> set[tuple[str, int]]:
+    """Return the tasks that tell no success: they have rewards, and no rate.
+
+    One whose simulator speaks of success only when it happens is not among them once it has happened: its other
+    episodes count as failures, as they must.
+    """
+    told: dict[tuple[str, int], bool] = {}
+    for record in records:
+        if record.status == "finished":
+            key = record.key[:2]
+            told[key] = told.get(key, False) or record.success is not None
+    return {key for key, tells in told.items() if not tells}

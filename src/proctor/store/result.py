@@ -34,6 +34,7 @@ def write_result(
         run={
             "complete": len(records) == len(plan),
             "n_planned": len(plan),
+            "n_repeated": sum(episode.repeats for episode in plan),
             "shard": directory.shard and {"id": directory.shard.number, "of": directory.shard.of},
             "seed": identity["seed"],
             "reproducible": table.meta("reproducible"),

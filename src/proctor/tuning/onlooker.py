@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.policies.baselines import ActionSampler
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 
 
@@ -17,7 +18,7 @@ class Onlooker(Policy):
     light = True
 
     def __init__(self, benchmark: BenchmarkSpec, spec: PolicySpec) -> None:
-        self._spec, self._benchmark = spec, benchmark
+        self._spec, self._sampler = spec, ActionSampler(benchmark)
 
     @classmethod
     def rebuild(cls, settings: Any, benchmark: BenchmarkSpec, spec: PolicySpec) -> Onlooker:
@@ -33,8 +34,5 @@ class Onlooker(Policy):
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         """Return a chunk of random actions, as long as the other's."""
-        b = self._benchmark
-        shape = (self._spec.action_steps or 1, b.action_size)
-        return Actions(
-            [generator.uniform(b.action_low, b.action_high, shape) for generator in generators], memories
-        )
+        steps = self._spec.action_steps or 1
+        return Actions([self._sampler.draw(generator, steps) for generator in generators], memories)

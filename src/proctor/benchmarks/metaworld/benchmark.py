@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +46,7 @@ class MetaWorldSettings(EnvSettings):
 
 
 class MetaWorld(Benchmark):
-    """All fifty V3 tasks, by name, comma list, difficulty group, `mt10` or `mt50`."""
+    """Meta-World's fifty V3 tasks, by name, comma list, difficulty group, `mt10` or `mt50`."""
 
     Settings = MetaWorldSettings
     fps = 80
@@ -84,12 +84,19 @@ class MetaWorld(Benchmark):
             )
         if self.settings.episode_length > MAX_STEPS:
             raise UsageError(f"--env.episode_length: Meta-World ends every episode after {MAX_STEPS} steps.")
+        return self._tasks_of(names)
+
+    def _tasks_of(self, names: Sequence[str]) -> list[Task]:
         prompts = load_prompts(self.settings.prompts)
         return [
             Task(group, task_id, name, prompts[name], self.settings.episode_length)
             for group, members in map(_members, names)
             for task_id, name in enumerate(members)
         ]
+
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return every group with its tasks; each task is also known by its own name."""
+        return {group: self._tasks_of([group]) for group in GROUPS}
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import Meta-World, here and not before, and build the task."""

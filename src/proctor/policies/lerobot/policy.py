@@ -44,6 +44,13 @@ class LeRobotPolicy(Policy):
         self._stochastic = found.forward.draws != "none"
 
     @classmethod
+    def check_installed(cls) -> None:
+        """Say how to get a lerobot that works, if there is none."""
+        from proctor.policies.lerobot.checkpoint import check_lerobot
+
+        check_lerobot()
+
+    @classmethod
     def from_settings(cls, settings: LeRobotSettings, benchmark: BenchmarkSpec) -> LeRobotPolicy:
         """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.

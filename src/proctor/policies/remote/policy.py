@@ -7,6 +7,7 @@ Any other server draws its own random numbers; such a run says that it is not re
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import itertools
 import uuid
 from collections.abc import Sequence
@@ -76,6 +77,12 @@ class RemotePolicy(Policy):
 
     Settings = RemotePolicySettings
     light = True
+
+    @classmethod
+    def check_installed(cls) -> None:
+        """Say how to get what connects to a server."""
+        if importlib.util.find_spec("websockets") is None:
+            raise UsageError("a policy server needs the package websockets. Run: pip install 'proctor[remote]'")
 
     def __init__(self, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> None:
         if not settings.path:

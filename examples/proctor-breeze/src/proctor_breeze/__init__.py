@@ -1,0 +1,1 @@
+"""Breeze: an example of a benchmark for Proctor."""

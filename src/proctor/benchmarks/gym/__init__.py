@@ -1,0 +1,1 @@
+"""Any registered `gymnasium.Env`, and presets of it."""

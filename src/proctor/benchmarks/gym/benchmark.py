@@ -1,0 +1,125 @@
+"""`--env.type=gym`: any registered `gymnasium.Env`, by its id."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Simulator, Task
+from proctor.config.settings import AtLeast, EnvSettings
+from proctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from proctor.benchmarks.gym.telling import Told
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymSettings(EnvSettings):
+    """`--env.*` of any Gymnasium environment."""
+
+    package: Annotated[str, "packages to import, which register the task; comma list [the task's namespace]"] = ""
+    kwargs: Annotated[dict[str, Any], "arguments of the environment: --env.kwargs.name=value"] = field(
+        default_factory=dict
+    )
+    episode_length: Annotated[int, AtLeast(0), "step limit; 0: the environment's own"] = 0
+    success_key: Annotated[str, "entry of info that tells success, a.b inside another [is_success, success]"] = ""
+    metrics: Annotated[str, "numbers in info to store with each episode; comma list"] = ""
+    render_as: Annotated[str, "observation key under which the policy sees frames of render() [not at all]"] = ""
+    prompt: Annotated[str, "the task in words [the environment's task_description or task]"] = ""
+    fresh: Annotated[bool, "make a new environment for every episode, for one that carries something over"] = False
+
+
+class Gym(Benchmark):
+    """Any registered Gymnasium environment, one or a comma list; each is a group of its own."""
+
+    Settings = GymSettings
+    opens_to_tell = True
+
+    settings: GymSettings
+
+    @cached_property
+    def _openings(self) -> dict[str, Opening]:
+        s = self.settings
+        names = comma_list(s.task)
+        if not names:
+            raise UsageError(
+                "--env.task is missing: name a registered environment, such as CartPole-v1 or gym_pusht/PushT-v0."
+            )
+        packages = tuple(comma_list(s.package))
+        return {name: _opening(name, packages, s.kwargs, s.episode_length) for name in names}
+
+    @cached_property
+    def _told(self) -> Mapping[str, Told]:
+        from proctor.benchmarks.gym.telling import ask
+
+        told = {name: ask(opening, self.settings.render_as) for name, opening in self._openings.items()}
+        first, *others = told
+        for name in others:
+            if (told[name].features, told[name].form) != (told[first].features, told[first].form):
+                raise UsageError(
+                    f"--env.task: {first} and {name} differ in their observations or actions. Run them one by one."
+                )
+        self.fps = told[first].fps
+        self.no_frames = next((one.no_frames for one in told.values() if one.no_frames), "")
+        self.uses_gl = "mujoco" in sys.modules
+        self.draws_on_look = all(one.draws_on_look for one in told.values())
+        return told
+
+    @cached_property
+    def spec(self) -> BenchmarkSpec:
+        """The environment's own spaces, under LeRobot's names."""
+        told = next(iter(self._told.values()))
+        low, high = told.form.bounds
+        return BenchmarkSpec(
+            ", ".join(self._told), told.features, told.form.size, low, high, action_integers=told.form.integers
+        )
+
+    def tasks(self) -> Sequence[Task]:
+        """Open every environment that is named, and ask for its step limit."""
+        told, prompt = self._told, self.settings.prompt
+        return [
+            Task(name, 0, name, prompt or told[name].prompt, told[name].max_steps)
+            for name in comma_list(self.settings.task)
+        ]
+
+    def make_simulator(self, task: Task) -> Simulator:
+        """Import Gymnasium and the environment's package, here and not before."""
+        from proctor.benchmarks.gym.simulator import SUCCESS, GymSimulator, Reading
+
+        s, opening = self.settings, self._openings[task.name]
+        reading = Reading(
+            success=(s.success_key,) if s.success_key else SUCCESS,
+            metrics=tuple(comma_list(s.metrics)),
+            render_as=s.render_as,
+            fresh=s.fresh,
+        )
+        return GymSimulator(lambda: open_env(opening), reading, task.name)
+
+    def distributions(self) -> Sequence[str]:
+        """Gymnasium, the package that holds the environment, and the physics that it imports."""
+        from proctor.benchmarks.gym.telling import distributions_behind
+
+        # Who has not been asked yet is not opened for this.
+        modules = {one.module for one in self.__dict__.get("_told", {}).values()}
+        modules.update(package.partition(".")[0] for package in comma_list(self.settings.package))
+        return sorted({"gymnasium", "numpy", *distributions_behind(modules)})
+
+    def check_installed(self) -> None:
+        """Say how to get Gymnasium if it is not there."""
+        if importlib.util.find_spec("gymnasium") is None:
+            raise UsageError("--env.type=gym needs the package gymnasium. Run: pip install 'proctor[gym]'")
+
+
+def comma_list(text: str) -> list[str]:
+    """Return the parts of a comma list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _opening(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> Opening:
+    module, _, env_id = name.rpartition(":")  # module:id, as gymnasium.make takes it
+    return Opening(env_id, (*packages, module) if module else packages, kwargs, max_steps)

@@ -1,0 +1,139 @@
+"""A Gymnasium environment as a simulator. Imported in workers only.
+
+An ordinary environment returns its observation from `step`, drawn or not. One that can do without drawing says so
+by a method `set_look(keys)`: before every reset and step it is told which observation keys will be asked for
+afterwards, and may leave out, or fill with anything, all others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.gym.free_camera import FreeCamera
+from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
+from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome
+from proctor.errors import PolicyError, SimulatorError
+
+SUCCESS = ("is_success", "success")
+"""Entries of `info` that tell success, the first that is there."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read from an environment besides its observation.
+
+    Attributes:
+        success: names of the entries of `info` that may tell success.
+        metrics: names of numeric entries of `info` that are stored with the episode.
+        render_as: observation key under which frames of `render()` are given; empty: none.
+        fresh: whether every episode gets a new environment.
+    """
+
+    success: tuple[str, ...] = SUCCESS
+    metrics: tuple[str, ...] = ()
+    render_as: str = ""
+    fresh: bool = False
+
+
+class GymSimulator:
+    """Runs episodes on one environment, each from its seed alone.
+
+    Args:
+        open_env: makes the environment.
+        reading: what is read from it.
+        task: its name, for messages.
+    """
+
+    def __init__(self, open_env: Callable[[], Any], reading: Reading, task: str) -> None:
+        self._open, self._reading, self._task = open_env, reading, task
+        self._used = False
+        self._look: Look = NO_LOOK
+        self._frame: NDArray[np.uint8] | None = None
+        self._observation: Any = None
+        self._step = 0
+        self._episode: Episode | None = None
+        self._set_env()
+
+    def _set_env(self) -> None:
+        self._env: Any = self._open()
+        self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
+        self._form = action_form(self._env.action_space, self._task)
+        self._camera = FreeCamera(self._env)
+        self._tell_look: Callable[[Look], Any] | None = None
+        if self._env.has_wrapper_attr("set_look"):
+            self._tell_look = self._env.get_wrapper_attr("set_look")
+
+    def reset(self, episode: Episode, look: Look) -> None:
+        """Start an episode. Global generators are seeded too: environments draw from them, against all advice."""
+        if self._reading.fresh and self._used:
+            self._env.close()
+            self._set_env()
+        self._used, self._episode, self._step = True, episode, 0
+        random.seed(episode.seed)
+        np.random.seed(episode.seed % 2**32)
+        self._env.action_space.seed(episode.seed)
+        self._announce(look)
+        self._observation, _ = self._env.reset(seed=episode.seed)
+        self._camera.aim()
+
+    def step(self, action: NDArray[Any], look: Look) -> Outcome:
+        """Apply one action."""
+        try:
+            own = self._form.action(action)
+        except ValueError as error:
+            index = self._episode.index if self._episode is not None else None
+            where = f"(task {self._task}, episode {index}, step {self._step})"
+            raise PolicyError(f"the policy returned {error} are actions here {where}") from None
+        self._announce(look)
+        self._observation, reward, terminated, truncated, info = self._env.step(own)
+        self._step += 1
+        return Outcome(
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            success=self._success(info),
+            metrics=self._metrics(info),
+        )
+
+    def _announce(self, look: Look) -> None:
+        self._look, self._frame = look, None
+        if self._tell_look is not None:
+            self._tell_look(look - {self._reading.render_as})
+
+    def _success(self, info: dict[str, Any]) -> bool | None:
+        for name in self._reading.success:
+            told = look_up(info, name)
+            if told is not None:
+                return bool(told)
+        return None
+
+    def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
+        found = {name: look_up(info, name) for name in self._reading.metrics}
+        return {name: float(value) for name, value in found.items() if value is not None}
+
+    def observe(self) -> Observation:
+        """Return what the look named."""
+        return {
+            key: self.render() if key == self._reading.render_as else self._leaves[key].read(self._observation)
+            for key in self._look
+        }
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return a frame; one step is drawn once."""
+        if self._frame is None:
+            self._camera.hold()
+            frame = self._env.render()
+            if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.dtype != np.uint8:
+                raise SimulatorError(f"render() of {self._task} gave no picture (uint8, height by width by 3)")
+            self._frame = frame.copy()
+        return self._frame
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()

@@ -1,0 +1,120 @@
+"""What an environment tells when it is opened: its spaces, its step limit, its pace, what it is made of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves
+from proctor.benchmarks.protocol import Feature
+from proctor.errors import UsageError
+
+_ENGINES = {
+    "mujoco": "mujoco",
+    "dm_control": "dm-control",
+    "pymunk": "pymunk",
+    "Box2D": "box2d",
+    "pybullet": "pybullet",
+    "ale_py": "ale-py",
+    "robosuite": "robosuite",
+    "sapien": "sapien",
+    "jax": "jax",
+    "torch": "torch",
+}
+"""Modules whose versions change trajectories, and their distributions; those count that an environment imports."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one task's environment has told.
+
+    `no_frames`: why it cannot draw frames, empty if it can. `draws_on_look`: whether it draws nothing unasked.
+    """
+
+    features: dict[str, Feature]
+    form: ActionForm
+    max_steps: int
+    prompt: str
+    fps: int
+    no_frames: str
+    draws_on_look: bool
+    module: str
+
+
+def ask(opening: Opening, render_as: str = "") -> Told:
+    """Open an environment, ask it, close it.
+
+    Raises:
+        UsageError: it cannot be opened or used; says why.
+    """
+    env = open_env(opening)
+    try:
+        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
+        drawn = any(feature.drawn for feature in features.values())
+        frame, no_frames = _frame(env, opening.env_id)
+        if render_as in features:
+            raise UsageError(f"--env.render_as={render_as}: {opening.env_id} has an observation of that name.")
+        if render_as and frame is None:
+            unknown = f"{opening.env_id} does not say how large its frames are (`height` and `width`)."
+            raise UsageError(f"--env.render_as={render_as}: {no_frames or unknown}")
+        if render_as and frame is not None:
+            features[render_as] = frame
+        limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
+        if not limit:
+            raise UsageError(
+                f"--env.task={opening.env_id} has no step limit. Set one: --env.episode_length=STEPS."
+            )
+        return Told(
+            features=features,
+            form=action_form(env.action_space, opening.env_id),
+            max_steps=int(limit),
+            prompt=_prompt(env),
+            fps=round(env.metadata.get("render_fps") or 30),
+            no_frames=no_frames,
+            draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
+            module=type(env.unwrapped).__module__.partition(".")[0],
+        )
+    finally:
+        env.close()
+
+
+def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
+    """Return what frames look like, if that is known, and why there are none. One is drawn if no GL is needed."""
+    if env.render_mode != "rgb_array":
+        return None, f"{task} cannot be drawn as an array (its render modes: {env.metadata.get('render_modes')})."
+    inner = env.unwrapped
+    if "mujoco" in sys.modules:
+        # No GL is chosen yet. Gymnasium's own environments say how large their frames are.
+        height, width = (int(getattr(inner, name, None) or 0) for name in ("height", "width"))
+        return (Feature((height, width, 3), "uint8", drawn=True) if height and width else None), ""
+    try:
+        env.reset(seed=0)
+        frame = np.asarray(env.render())
+    except Exception as error:
+        return None, f"{task} cannot be drawn: {type(error).__name__}: {' '.join(str(error).split())}"
+    if frame.ndim != 3 or frame.dtype != np.uint8:
+        return None, f"{task} cannot be drawn: render() gave {frame.dtype}{frame.shape}, no picture."
+    return Feature(tuple(frame.shape), "uint8", drawn=True), ""
+
+
+def _prompt(env: Any) -> str:
+    """Return the task in words, where LeRobot looks for it."""
+    for name in ("task_description", "task"):
+        if env.has_wrapper_attr(name):
+            words = env.get_wrapper_attr(name)
+            if isinstance(words, str):
+                return words
+    return ""
+
+
+def distributions_behind(modules: Iterable[str]) -> list[str]:
+    """Return the distributions of modules, and of the physics that have been imported with them."""
+    by_module = metadata.packages_distributions()
+    own = [name for module in modules for name in by_module.get(module, ())]
+    return [*own, *(name for module, name in _ENGINES.items() if module in sys.modules)]

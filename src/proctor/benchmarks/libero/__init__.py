@@ -1,0 +1,1 @@
+"""LIBERO: five suites of language-conditioned manipulation tasks for one robot arm."""

@@ -1,0 +1,173 @@
+"""LIBERO: 130 language-conditioned manipulation tasks in five suites."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Literal
+
+from proctor.benchmarks.libero.assets import HOW_TO_GET, fetch_assets, find_assets, fingerprint, package_root
+from proctor.benchmarks.libero.state import STATE_SIZE
+from proctor.benchmarks.libero.tasks import INITIAL_STATES, MAX_STEPS, prompt, suites
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
+from proctor.errors import UsageError, did_you_mean
+
+STATE = "observation.state"
+
+CAMERAS = {"agentview_image": "image", "robot0_eye_in_hand_image": "image2"}
+"""LeRobot's two cameras and what policies call their pictures."""
+
+SCENE_CAMERAS = (
+    *CAMERAS, "frontview_image", "birdview_image", "sideview_image", "galleryview_image", "robot0_robotview_image",
+)  # fmt: skip
+
+_MODULES = {
+    "libero": "hf-libero", "robosuite": "robosuite", "mujoco": "mujoco", "bddl": "bddl", "termcolor": "termcolor",
+    "easydict": "easydict", "cv2": "opencv-python", "gymnasium": "gymnasium", "matplotlib": "matplotlib",
+    "cloudpickle": "cloudpickle",
+}  # fmt: skip
+"""What the simulators import, and what brings it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiberoSettings(EnvSettings):
+    """`--env.*` of LIBERO."""
+
+    task: Annotated[
+        str, "suite, or a comma list: libero_spatial, libero_object, libero_goal, libero_10, libero_90"
+    ] = "libero_10"
+    task_ids: Annotated[tuple[int, ...] | None, "numbers of tasks in their suite: 0,3,7 [all]"] = None
+    obs_type: Annotated[
+        Literal["pixels", "pixels_agent_pos"], "what the policy sees: cameras, or cameras and the arm"
+    ] = "pixels_agent_pos"
+    camera_name: Annotated[str, "cameras, a comma list; the first is for videos"] = ",".join(CAMERAS)
+    camera_name_mapping: Annotated[
+        dict[str, str] | None, "other names of pictures, as JSON: {camera: name}, for observation.images.NAME"
+    ] = None
+    observation_height: Annotated[int, AtLeast(1), "height of every picture"] = 360
+    observation_width: Annotated[int, AtLeast(1), "width of every picture"] = 360
+    control_mode: Annotated[
+        Literal["relative", "absolute"], "whether actions move the hand, or say where it shall be"
+    ] = "relative"
+    init_states: Annotated[bool, "start from LIBERO's fixed initial states; false: from the seed alone"] = True
+    episode_length: Annotated[int | None, AtLeast(1), "step limit [280 to 520, by the suite]"] = None
+    assets_path: Annotated[
+        str | None, EXECUTION, "directory with LIBERO's meshes and textures [found, or downloaded]"
+    ] = None
+
+
+class Libero(Benchmark):
+    """130 manipulation tasks given in words, in five suites; a task's id is its number in its suite."""
+
+    Settings = LiberoSettings
+    fps = 20
+    uses_gl = True
+    fetches = True
+
+    settings: LiberoSettings
+
+    @cached_property
+    def spec(self) -> BenchmarkSpec:
+        """A picture per camera, and the arm's state where it is asked for."""
+        s = self.settings
+        picture = Feature((s.observation_height, s.observation_width, 3), "uint8", drawn=True)
+        state = {STATE: Feature((STATE_SIZE,), "float32")}
+        features = dict.fromkeys(self.cameras.values(), picture)
+        return BenchmarkSpec(
+            name="libero",
+            features=features | state if s.obs_type == "pixels_agent_pos" else features,
+            action_size=7,
+            privileged=state,
+        )
+
+    @cached_property
+    def cameras(self) -> dict[str, str]:
+        """The observation key of each camera, in the order of the settings."""
+        names = {**CAMERAS, **(self.settings.camera_name_mapping or {})}
+        for camera in names:
+            if camera not in SCENE_CAMERAS:
+                hint = did_you_mean(camera, SCENE_CAMERAS)
+                raise UsageError(f"--env.camera_name_mapping: LIBERO has no camera '{camera}'.{hint}")
+        chosen = [name.strip() for name in self.settings.camera_name.split(",") if name.strip()]
+        if not chosen:
+            raise UsageError(f"--env.camera_name is empty. Known: {', '.join(SCENE_CAMERAS)}.")
+        for camera in chosen:
+            if camera not in SCENE_CAMERAS:
+                raise UsageError(f"--env.camera_name={camera}: unknown.{did_you_mean(camera, SCENE_CAMERAS)}")
+            if camera not in names:
+                raise UsageError(
+                    f"--env.camera_name={camera}: its pictures have no name. "
+                    f"Give one: --env.camera_name_mapping='{{\"{camera}\": NAME}}'"
+                )
+        keys = {camera: f"observation.images.{names[camera]}" for camera in chosen}
+        if len(set(keys.values())) < len(chosen):
+            raise UsageError("--env.camera_name and --env.camera_name_mapping give two pictures the same name.")
+        return keys
+
+    def tasks(self) -> Sequence[Task]:
+        """Return the chosen tasks of every suite that is named."""
+        names = [name.strip() for name in self.settings.task.split(",") if name.strip()]
+        if not names:
+            raise UsageError(f"--env.task is missing: name suites ({', '.join(MAX_STEPS)}).")
+        return [task for name in names for task in self._suite(name)]
+
+    def catalogue(self) -> Mapping[str, Sequence[Task]]:
+        """Return every suite with all its tasks."""
+        whole = Libero(replace(self.settings, task=",".join(MAX_STEPS), task_ids=None)).tasks()
+        return {suite: [task for task in whole if task.group == suite] for suite in MAX_STEPS}
+
+    def _suite(self, suite: str) -> list[Task]:
+        if suite not in MAX_STEPS:
+            raise UsageError(
+                f"--env.task={suite}: unknown.{did_you_mean(suite, MAX_STEPS)} Suites: {', '.join(MAX_STEPS)}."
+            )
+        names = suites()[suite]
+        chosen = self.settings.task_ids
+        for task_id in chosen or ():
+            if not 0 <= task_id < len(names):
+                raise UsageError(f"--env.task_ids={task_id}: {suite} has tasks 0 to {len(names) - 1}.")
+        return [
+            Task(
+                suite,
+                task_id,
+                names[task_id],
+                prompt(names[task_id]),
+                self.settings.episode_length or MAX_STEPS[suite],
+                initial_states=INITIAL_STATES if self.settings.init_states else None,
+            )
+            for task_id in (range(len(names)) if chosen is None else sorted(set(chosen)))
+        ]
+
+    def make_simulator(self, task: Task) -> Simulator:
+        """Import LIBERO, here and not before, and build the task."""
+        from proctor.benchmarks.libero.simulator import LiberoSimulator
+
+        return LiberoSimulator(task, self.settings, self.cameras)
+
+    def distributions(self) -> Sequence[str]:
+        """MuJoCo versions change every trajectory bitwise, and so may what compiles the controllers' maths."""
+        return ("hf-libero", "robosuite", "mujoco", "numpy", "numba", "scipy")
+
+    def check_installed(self) -> None:
+        """Say how to get LIBERO if it is not there."""
+        package_root()
+        for module, distribution in _MODULES.items():
+            if importlib.util.find_spec(module) is None:
+                raise UsageError(
+                    f"--env.type=libero needs the package {distribution}. Run: pip install 'proctor[libero]'"
+                )
+
+    def fetch(self) -> None:
+        """Download the meshes and textures if they are nowhere on this machine."""
+        if find_assets(self.settings.assets_path) is None:
+            fetch_assets()
+
+    def fingerprints(self) -> Mapping[str, str]:
+        """Meshes decide contacts and pictures, and have no version of their own."""
+        root = find_assets(self.settings.assets_path)
+        if root is None:
+            raise UsageError(f"LIBERO's assets are not on this machine. {HOW_TO_GET}")
+        return {"libero-assets": fingerprint(root)}

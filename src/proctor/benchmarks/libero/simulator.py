@@ -1,0 +1,173 @@
+"""One LIBERO task, stepped and drawn. Imported in workers only: it pulls in MuJoCo and chooses GL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.libero.assets import HOW_TO_GET, find_assets, package_root
+from proctor.benchmarks.libero.benchmark import STATE, LiberoSettings
+from proctor.benchmarks.libero.cameras import CameraGate, scene_camera
+from proctor.benchmarks.libero.initial_states import read_initial_states
+from proctor.benchmarks.libero.package import import_libero, no_debugger
+from proctor.benchmarks.libero.state import robot_state
+from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome, Task
+from proctor.errors import SimulatorError
+
+SETTLE_STEPS = 10
+"""Steps in which nothing is done, so that objects come to rest; they are not the episode's."""
+
+_NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
+"""No movement, gripper open."""
+
+_PLACEMENTS = 10
+"""How often LIBERO may try to place the objects. By itself it tries for ever."""
+
+
+class LiberoSimulator:
+    """Wraps LIBERO's own environment so that an episode depends on its seed and index alone."""
+
+    def __init__(self, task: Task, settings: LiberoSettings, cameras: Mapping[str, str]) -> None:
+        assets = find_assets(settings.assets_path)
+        if assets is None:
+            raise SimulatorError(f"LIBERO's assets are not on this machine. {HOW_TO_GET}")
+        root = package_root()
+        self._task, self._settings = task, settings
+        self._cameras = {key: camera for camera, key in cameras.items()}
+        self._states = (
+            read_initial_states(root / "init_files" / task.group / f"{task.name}.pruned_init")
+            if settings.init_states
+            else None
+        )
+        envs = import_libero(assets)
+        self._draws = os.environ.get("MUJOCO_GL") != "disable"
+        # Building draws random numbers too, though no episode depends on them.
+        np.random.seed(0)
+        self._env: Any = self._placed(
+            lambda: envs.env_wrapper.ControlEnv(
+                bddl_file_name=str(root / "bddl_files" / task.group / f"{task.name}.bddl"),
+                camera_names=[scene_camera(camera) for camera in cameras],
+                camera_heights=settings.observation_height,
+                camera_widths=settings.observation_width,
+                use_camera_obs=self._draws,
+                has_offscreen_renderer=self._draws,
+                ignore_done=True,  # the step limit is the engine's
+            )
+        )
+        self._world = self._env.env
+        self._gate = CameraGate(self._world) if self._draws else None
+        if not self._draws:
+            _forward_as_if_drawing(self._world)
+        self._initializers = list(self._world.object_property_initializers)
+        self._raw: Mapping[str, NDArray[Any]] = {}
+        self._look: Look = NO_LOOK
+        self._frame: NDArray[np.uint8] | None = None
+
+    def reset(self, episode: Episode, look: Look) -> None:
+        """Build the world anew from the seed, set the episode's initial state and let it settle."""
+        world = self._world
+        self._open_for(NO_LOOK)
+        # LIBERO appends to this list with every reset, and every entry draws a random number, so that an episode
+        # would depend on how many ran before. Two rounds are what the first episode of LeRobot meets.
+        world.object_property_initializers = self._initializers * 2
+        self._env.seed(episode.seed)
+        self._placed(self._reset_world)
+        if self._states is not None:
+            self._set_state(self._states[episode.index % len(self._states)])
+        for step in range(SETTLE_STEPS):
+            self._step(_NOTHING, look if step == SETTLE_STEPS - 1 else NO_LOOK)
+        for robot in world.robots:
+            robot.controller.use_delta = self._settings.control_mode == "relative"
+
+    def step(self, action: NDArray[Any], look: Look) -> Outcome:
+        """Apply one action for a twentieth of a second; draw the cameras that the look names."""
+        reward, success = self._step(action, look)
+        return Outcome(float(reward), terminated=success, truncated=False, success=success)
+
+    def observe(self) -> Observation:
+        """Return what the look named, as it was sampled inside the step."""
+        return {key: self._state() if key == STATE else self._picture(self._cameras[key]) for key in self._look}
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return the first camera's frame for videos; one the policy looked at is not drawn again."""
+        key, camera = next(iter(self._cameras.items()))
+        if key in self._look:
+            return self._picture(camera)
+        if self._frame is None:
+            assert self._gate is not None
+            size = self._settings.observation_height, self._settings.observation_width
+            self._frame = _turned(self._gate.draw(scene_camera(camera), *size))
+        return self._frame
+
+    def close(self) -> None:
+        """Free the world and its GL context."""
+        if self._env is not None:
+            self._env.close()
+            self._env = self._world = self._gate = None
+
+    def _step(self, action: Any, look: Look) -> tuple[float, bool]:
+        self._open_for(look)
+        self._raw, reward, success, _ = self._env.step(action)
+        return reward, bool(success)
+
+    def _open_for(self, look: Look) -> None:
+        self._look, self._frame = look, None
+        if self._gate is not None:
+            self._gate.open(scene_camera(camera) for key, camera in self._cameras.items() if key in look)
+
+    def _reset_world(self) -> None:
+        # Not through ControlEnv.reset, which takes every error, and Ctrl-C, for a reason to try again.
+        self._world.reset()
+
+    def _placed(self, make: Callable[[], Any]) -> Any:
+        """Call something that places objects at random, again if they did not fit."""
+        for _ in range(_PLACEMENTS):
+            try:
+                with no_debugger():
+                    return make()
+            except Exception as error:
+                # One of LIBERO's samplers does not import the name of the error that it raises.
+                if "RandomizationError" not in f"{type(error).__name__}: {error}":
+                    raise
+        raise SimulatorError(f"LIBERO found no room for the objects of {self._task.name} in {_PLACEMENTS} tries")
+
+    def _set_state(self, state: NDArray[np.float64]) -> None:
+        model = self._world.sim.model
+        wanted = 1 + model.nq + model.nv
+        if len(state) != wanted:
+            raise SimulatorError(
+                f"an initial state of {self._task.name} has {len(state)} numbers, but the world that its assets "
+                f"make has {wanted}: these assets are not those of this version of LIBERO"
+            )
+        self._env.set_init_state(state)
+
+    def _state(self) -> NDArray[np.float32]:
+        raw = self._raw
+        return robot_state(raw["robot0_eef_pos"], raw["robot0_eef_quat"], raw["robot0_gripper_qpos"])
+
+    def _picture(self, camera: str) -> NDArray[np.uint8]:
+        return _turned(self._raw[camera])
+
+
+def _forward_as_if_drawing(world: Any) -> None:
+    """Have a world without GL do at every reset what making a GL context does besides.
+
+    That computes forces once more, and the solver starts from those of the last time: left out, a run with
+    pictures and one without could differ in their last bits.
+    """
+    reset_internal = world._reset_internal
+
+    def forward_first() -> None:
+        world.sim.forward()
+        reset_internal()
+
+    world._reset_internal = forward_first
+
+
+def _turned(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture as LeRobot's policies see it: turned by half a circle."""
+    return np.ascontiguousarray(picture[::-1, ::-1])

@@ -1,0 +1,193 @@
+"""Checks that compare two plays of the same episode which differ in one thing only.
+
+A comparison builds on others: where the same episode differs between two fresh processes already, nothing can be
+told of a reused simulator. Such a check is skipped for that task and not failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proctor.conformance import score
+from proctor.conformance.playing import Seen
+from proctor.conformance.results import CheckResult, judged
+from proctor.conformance.subject import Subject
+from proctor.conformance.trace import Aspect, Trace, difference
+
+STATE = "reset() must set everything that a step goes by; nothing may be left of what ran before"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Plays that must be the same.
+
+    Attributes:
+        name: of the check.
+        pairs: names of plays; the second is the one that is trusted.
+        passed: what it means if they are the same.
+        remedy: what to do if they are not.
+        needs: comparisons that must have passed before this one tells anything.
+        aspect: problems of the first play by itself that belong to this check.
+        several: whether it takes several tasks.
+    """
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    passed: str
+    remedy: str
+    needs: tuple[str, ...] = ()
+    aspect: Aspect | None = None
+    several: bool = False
+
+
+def comparisons(episodes: int) -> list[Comparison]:
+    """Return every comparison, those that others build on first."""
+    more = range(1, episodes)
+    return [
+        Comparison(
+            "two processes",
+            ((score.AGAIN, score.FIRST),),
+            "the same episode, digest for digest, in two fresh processes",
+            "take every random number from a generator made of the episode's seed (and index) in reset(); none "
+            "from the clock, from global generators or from hash()",
+        ),
+        Comparison(
+            "reused simulator",
+            ((score.REUSED, score.FIRST), *((f"{score.NEXT} {i}", f"{score.REBUILT} {i}") for i in more)),
+            "the same after other episodes, and after a reset in mid-episode",
+            STATE,
+            ("two processes",),
+        ),
+        Comparison(
+            "new simulator",
+            ((f"{score.REBUILT} 0", score.AGAIN),),
+            "the same in a simulator that is built after another was closed",
+            "nothing may be kept in modules or classes, and close() must leave the libraries usable",
+            ("two processes",),
+        ),
+        Comparison(
+            "other tasks",
+            ((score.IN_TURN, score.FIRST), (score.IN_TURN_AGAIN, score.FIRST)),
+            "the same, images too, after other tasks ran in that process",
+            "nothing that other tasks change may be kept in modules or classes: caches, generators, GL contexts",
+            ("two processes", "new simulator"),
+            several=True,
+        ),
+        Comparison(
+            "looks",
+            ((score.LOOKED_AT, f"{score.REBUILT} 0"),),
+            "the same physics and the same images whether steps in a row are looked at or only some",
+            "draw the state as it is after the step, whoever looked before, and let drawing change nothing",
+            (
+                "two processes",
+                "new simulator",
+            ),
+        ),
+        Comparison(
+            "one key at a time",
+            ((score.ONE_KEY, score.LOOKED_AT),),
+            "every key is the same whether it is looked at alone or with others",
+            "make each key from the state alone, not from what else was asked for",
+            (
+                "looks",
+                "reused simulator",
+            ),
+        ),
+        Comparison(
+            "frames",
+            ((score.FILMED, score.FIRST),),
+            "render() gives uint8 frames and changes nothing that follows",
+            "render() may only draw: keep its image apart from the policy's, and its random numbers too",
+            ("reused simulator",),
+            aspect="frames",
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """By task, what differs; and the tasks for which nothing could be told."""
+
+    faults: Mapping[int, str]
+    untold: frozenset[int]
+
+    def stands(self, task: int) -> bool:
+        """Whether others may build on it."""
+        return task not in self.faults and task not in self.untold
+
+
+def compare(subject: Subject, seen: Seen) -> dict[Comparison, Verdict]:
+    """Return every comparison with what came of it."""
+    verdicts: dict[Comparison, Verdict] = {}
+    for comparison in comparisons(subject.extent.episodes):
+        needed = [verdict for other, verdict in verdicts.items() if other.name in comparison.needs]
+        faults: dict[int, str] = {}
+        untold = set()
+        for task in range(len(subject.tasks)):
+            pairs = [
+                (seen.traces[task, one], seen.traces[task, other])
+                for one, other in comparison.pairs
+                if (task, one) in seen.traces and (task, other) in seen.traces
+            ]
+            if not pairs or any(other.error for _, other in pairs) or not all(v.stands(task) for v in needed):
+                untold.add(task)
+                continue
+            found = [one.problems.get(comparison.aspect, "") if comparison.aspect else "" for one, _ in pairs]
+            found += [difference(one, other) for one, other in pairs]
+            if any(found):
+                faults[task] = next(filter(None, found))
+        verdicts[comparison] = Verdict(faults, frozenset(untold))
+    return verdicts
+
+
+def check_comparisons(
+    subject: Subject, verdicts: Mapping[Comparison, Verdict], no_frames: str
+) -> list[CheckResult]:
+    """Return a result for each comparison; `no_frames` is why nothing was filmed, if so."""
+    failing = {comparison.name for comparison, verdict in verdicts.items() if verdict.faults}
+    results = []
+    for comparison, verdict in verdicts.items():
+        faults = {subject.name(task): fault for task, fault in verdict.faults.items()}
+        if comparison.aspect == "frames" and no_frames:
+            results.append(CheckResult(comparison.name, "skipped", f"it cannot be filmed: {no_frames}"))
+        elif not faults and len(verdict.untold) == len(subject.tasks):
+            why = next(
+                (f"cannot be told while '{need}' fails" for need in comparison.needs if need in failing), ""
+            )
+            alone = comparison.several and len(subject.tasks) == 1
+            results.append(
+                CheckResult(
+                    comparison.name,
+                    "skipped",
+                    "only one task is played" if alone else why or "the episode could not be played",
+                )
+            )
+        else:
+            results.append(judged(comparison.name, faults, comparison.passed, comparison.remedy))
+    return results
+
+
+def check_seeds(subject: Subject, seen: Seen) -> CheckResult:
+    """Say whether different seeds and indices give different episodes: some benchmarks have only one."""
+    same = [
+        subject.name(task)
+        for task in range(len(subject.tasks))
+        if not seen.traces[task, score.FIRST].error
+        and not difference(
+            _physics(seen.traces[task, score.FIRST]), _physics(seen.traces[task, f"{score.NEXT} 1"])
+        )
+    ]
+    if same:
+        return CheckResult(
+            "seeds",
+            "note",
+            f"episodes 0 and 1 of {', '.join(same[:3])} begin alike: more episodes of a deterministic policy tell "
+            "nothing new",
+        )
+    return CheckResult("seeds", "passed", "episodes of different seed and index differ")
+
+
+def _physics(trace: Trace) -> Trace:
+    """Return what was seen before any action: actions differ between episodes."""
+    return Trace(sights={step: sights for step, sights in trace.sights.items() if step == "0"}, error=trace.error)

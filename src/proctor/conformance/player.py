@@ -1,0 +1,185 @@
+"""The process that plays: it does what it is told, as a worker would, and sends back what it saw.
+
+It compares nothing and judges nothing that takes two episodes.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from proctor.benchmarks.processors import processors_for, spec_behind
+from proctor.benchmarks.protocol import NO_LOOK, Benchmark, Episode, Look, Task
+from proctor.config.registry import load_object
+from proctor.conformance.actions import actions
+from proctor.conformance.drawings import DrawingCounter
+from proctor.conformance.introduction import introduce
+from proctor.conformance.recorder import Held, Recorder
+from proctor.conformance.score import Play, episode_of
+from proctor.conformance.trace import Trace
+from proctor.conformance.wear import wear_out
+from proctor.engine.messages import Channel, Message, clip
+from proctor.engine.meter import Meter
+from proctor.engine.rollout import LocalActor, View, run_episode
+from proctor.engine.worker import Stage
+from proctor.errors import ProctorError, UsageError
+from proctor.policies.protocol import Policy
+
+_ATTEMPTS = 3
+"""Episodes in which a policy may try to reach success."""
+
+_PART = 1 << 16
+"""Characters of an answer in one message."""
+
+
+@dataclass(frozen=True)
+class PlayerBoot:
+    """What a player is told at its start; `tasks` are those that were chosen."""
+
+    benchmark: str
+    env: dict[str, Any]
+    tasks: list[dict[str, Any]]
+    seed: int
+    policy: str | None = None
+    policy_settings: dict[str, Any] | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values for the child."""
+        return asdict(self)
+
+
+def run_player(channel: Channel, boot: Message, descriptors: list[int]) -> None:
+    """Introduce the benchmark, then play what is asked for until told to stop."""
+    settings = PlayerBoot(**boot)
+    try:
+        benchmark, introduction = introduce(settings.benchmark, settings.env)
+    except Exception as error:
+        print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
+        channel.send({"type": "unable", "reason": _words(error), "usage": isinstance(error, ProctorError)})
+        return
+    _answer(channel, json.dumps(introduction.to_wire()))
+    player = Player(benchmark, settings)
+    while True:
+        order, _ = channel.receive()
+        if order["type"] == "stop":
+            player.stage.close()
+            return
+        if order["type"] == "wear":
+            _answer(channel, json.dumps(player.wear(order["rounds"])))
+        else:
+            _answer(channel, player.play(Play(**order["play"])).to_json())
+
+
+def _answer(channel: Channel, text: str) -> None:
+    for start in range(0, len(text), _PART):
+        channel.send({"type": "part", "text": text[start : start + _PART]})
+    channel.send({"type": "end"})
+
+
+def _words(error: BaseException) -> str:
+    return clip(f"{type(error).__name__}: {' '.join(str(error).split())}", 400)
+
+
+class Player:
+    """Plays episodes on a worker's stage: one simulator at a time, kept while the task stays the same."""
+
+    def __init__(self, benchmark: Benchmark, settings: PlayerBoot) -> None:
+        self._benchmark, self._settings = benchmark, settings
+        # What is checked is what a policy meets: the simulator behind the benchmark's own processors.
+        self._steps = processors_for(benchmark, None)
+        self._spec = spec_behind(self._steps, benchmark.spec)
+        self._tasks = [Task(**task) for task in settings.tasks]
+        self._films = not benchmark.no_frames
+        self._counter = DrawingCounter()
+        self._given: list[Held] = []
+        self.stage = Stage(benchmark, self._steps, Meter())
+
+    def wear(self, rounds: int) -> dict[str, Any]:
+        """Build and close a simulator many times."""
+        try:
+            found = wear_out(self._benchmark, self._tasks[0], self._settings.seed, rounds)
+        except Exception as error:
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
+            return {"error": _words(error), "rounds": []}
+        return {"error": "", "rounds": [wear.to_wire() for wear in found]}
+
+    def play(self, play: Play) -> Trace:
+        """Play an episode; whatever it raises is part of the trace."""
+        recorder: Recorder | None = None
+        trace = Trace()
+        doing = "close"
+        try:
+            if play.rebuild:
+                self.stage.close()
+            doing = "building its simulator"
+            episode = episode_of(play, self._tasks[play.task], self._settings.seed)
+            recorder = Recorder(self.stage.simulator_for(episode), self._spec, self._counter)
+            trace = recorder.trace
+            if play.by_policy:
+                return self._try_to_succeed(episode, recorder)
+            self._perform(play, episode, recorder)
+            self._given = recorder.settle(self._given)
+        except Exception as error:
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
+            trace.error = f"{recorder.doing if recorder is not None else doing} raised {_words(error)}"
+            self.stage = Stage(self._benchmark, self._steps, Meter())  # its state is unknown now
+        if play.looks == "none":
+            trace.moments.clear()  # too many to send, and nobody compares them
+        return trace
+
+    def _perform(self, play: Play, episode: Episode, recorder: Recorder) -> None:
+        """Drive the simulator as the engine's loop does: observe where it was told to look, then film."""
+        task, trace = episode.task, recorder.trace
+        look = self._look(play, 0)
+        recorder.reset(episode, look)
+        if look:
+            recorder.observe()
+        if self._films and play.films(0):
+            recorder.render()
+        steps = min(play.steps, task.max_steps)
+        for step, action in enumerate(islice(actions(self._spec, (self._settings.seed, play.index)), steps), 1):
+            look = self._look(play, step)
+            outcome = recorder.step(action, look)
+            trace.ended = (
+                "terminated"
+                if outcome.terminated
+                else "truncated"
+                if outcome.truncated
+                else "step limit"
+                if step == task.max_steps
+                else ""
+            )
+            if look and not trace.ended:
+                recorder.observe()
+            if self._films and (play.films(step) or (play.film and trace.ended)):
+                recorder.render()
+            if trace.ended:
+                return
+
+    def _look(self, play: Play, step: int) -> Look:
+        keys = sorted(self._spec.every)
+        if not play.looks_at(step) or not keys:
+            return NO_LOOK
+        return frozenset([keys[step % len(keys)]]) if play.looks == "one key" else frozenset(keys)
+
+    def _try_to_succeed(self, episode: Episode, recorder: Recorder) -> Trace:
+        """Let the policy do the task, by the engine's own loop, in as many episodes as it may take."""
+        assert self._settings.policy is not None
+        policy_class: type[Policy] = load_object(self._settings.policy)
+        settings = policy_class.Settings(**(self._settings.policy_settings or {}))
+        policy = policy_class.from_settings(settings, self._spec)
+        if policy.spec.env_processors is not None:
+            raise UsageError("a policy with processors of its own does not play behind the benchmark's")
+        actor, view = LocalActor(policy, self._spec.action_size), View.of(policy.spec, self._spec)
+        for attempt in range(_ATTEMPTS):
+            moved = Episode(episode.task, episode.index + attempt, episode.seed + attempt)
+            run_episode(recorder, moved, actor, view, Meter())
+            if recorder.trace.success:
+                recorder.trace.ended = "terminated" if recorder.trace.moments[-1].terminated else "step limit"
+                break
+        recorder.trace.moments.clear()
+        recorder.trace.sights.clear()
+        return recorder.trace

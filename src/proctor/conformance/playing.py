@@ -1,0 +1,180 @@
+"""Players, seen from outside: started, given their programmes, watched, and ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proctor.config.interpreter import describe_exit
+from proctor.conformance.introduction import Introduction
+from proctor.conformance.player import PlayerBoot
+from proctor.conformance.score import Play, Programme
+from proctor.conformance.trace import Trace
+from proctor.conformance.wear import Wear
+from proctor.engine.child import Child
+from proctor.engine.messages import Channel, ChannelClosed, Message
+from proctor.engine.waiting import wait_readable
+from proctor.errors import UsageError
+
+_LONGEST_ORDER = 300.0
+"""Seconds after which a player that does not answer counts as hung."""
+
+
+@dataclass(frozen=True)
+class PlayerRecipe:
+    """All that is needed to start a player."""
+
+    boot: PlayerBoot
+    logs: Path
+    environment: Mapping[str, str]
+    python: str | None = None
+
+
+@dataclass
+class Seen:
+    """What all players together saw; traces by task number and play name."""
+
+    introductions: list[Introduction] = field(default_factory=list)
+    unable: str = ""
+    traces: dict[tuple[int, str], Trace] = field(default_factory=dict)
+    wear: list[Wear] = field(default_factory=list)
+    wear_error: str = ""
+
+
+def perform(
+    programmes: Sequence[Programme], recipe: PlayerRecipe, at_once: int, tell: Callable[[str], None]
+) -> Seen:
+    """Run every programme in a process of its own, some of them side by side.
+
+    Args:
+        programmes: what is played.
+        recipe: how a player starts.
+        at_once: how many players there may be at a time.
+        tell: who is told how far it has come.
+
+    Raises:
+        UsageError: the benchmark cannot be used here, and says why.
+    """
+    seen = Seen()
+    waiting, busy = deque(enumerate(programmes)), list[_Player]()
+    total = sum(max(1, len(programme.plays)) for programme in programmes)
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < at_once:
+                number, programme = waiting.popleft()
+                busy.append(_Player(programme, recipe, number, seen))
+            left = total - len(seen.traces) - bool(seen.wear or seen.wear_error)
+            tell(f"played {total - left} of {total}")
+            channels: list[Any] = [player.channel for player in busy]
+            wait_readable(channels, max(0.0, min(player.deadline for player in busy) - time.monotonic()))
+            for player in busy:
+                player.hear()
+            busy = [player for player in busy if not player.over]
+            if seen.unable:
+                break
+    finally:
+        for player in busy:
+            player.child.reap()
+    return seen
+
+
+class _Player:
+    """One player and what it still has to do."""
+
+    def __init__(self, programme: Programme, recipe: PlayerRecipe, number: int, seen: Seen) -> None:
+        self._seen, self._programme = seen, programme
+        self._orders: deque[Play | None] = deque(programme.plays or [None])
+        self._parts: list[str] = []
+        self._introduced = False
+        self.over = False
+        self.deadline = time.monotonic() + _LONGEST_ORDER
+        self.child = Child(
+            "player",
+            recipe.boot.to_wire(),
+            [],
+            log=recipe.logs / f"player-{number}.log",
+            env=dict(recipe.environment),
+            python=recipe.python,
+        )
+
+    @property
+    def channel(self) -> Channel:
+        """Where it answers."""
+        return self.child.channel
+
+    def hear(self) -> None:
+        """Take what has come, and give the next order when the last is answered."""
+        if time.monotonic() > self.deadline:
+            self._lose(f"gave no answer within {_LONGEST_ORDER:.0f} s")
+            return
+        for message in self.channel.receive_all():
+            self._take(message)
+            if self.over:
+                return
+
+    def _take(self, message: Message) -> None:
+        match message["type"]:
+            case "part":
+                self._parts.append(message["text"])
+            case "end":
+                self._store("".join(self._parts))
+                self._parts.clear()
+                self._order_next()
+            case "unable" | "load_error":
+                self.over = True
+                self.child.reap()
+                reason = message.get("reason") or message["message"]
+                if message["usage"]:
+                    raise UsageError(reason.removeprefix("UsageError: "))
+                self._seen.unable = self._seen.unable or reason
+            case "closed":
+                ending = describe_exit(self.child.reap())
+                words = self.child.last_words()
+                self._lose(f"its process {ending}" + (f": {words}" if words else ""))
+
+    def _store(self, text: str) -> None:
+        if not self._introduced:
+            self._introduced = True
+            self._seen.introductions.append(Introduction(**json.loads(text)))
+            return
+        play = self._orders.popleft()
+        if play is not None:
+            self._seen.traces[play.task, play.name] = Trace.from_json(text)
+            return
+        answer = json.loads(text)
+        self._seen.wear, self._seen.wear_error = [Wear(**wear) for wear in answer["rounds"]], answer["error"]
+
+    def _order_next(self) -> None:
+        self.deadline = time.monotonic() + _LONGEST_ORDER
+        try:
+            if not self._orders:
+                self.over = True
+                self.child.ask_to_stop()
+                self.child.reap(patience=10.0)
+                return
+            play = self._orders[0]
+            self.channel.send(
+                {"type": "wear", "rounds": self._programme.rounds}
+                if play is None
+                else {"type": "play", "play": play.to_wire()}
+            )
+        except ChannelClosed:
+            pass  # its end is the next thing that is read
+
+    def _lose(self, reason: str) -> None:
+        """Note why what it had to do was not done."""
+        self.over = True
+        self.child.reap()
+        if not self._introduced:
+            self._seen.unable = self._seen.unable or reason
+        for play in self._orders:
+            if play is None:
+                self._seen.wear_error = reason
+            else:
+                self._seen.traces[play.task, play.name] = Trace(error=reason)
+                reason = "not played: " + reason.removeprefix("not played: ")

@@ -1,0 +1,104 @@
+"""A benchmark's features as Gymnasium spaces, in the layout that LeRobot's environments have.
+
+`lerobot.envs.utils.preprocess_observation` turns that layout back into the very keys that Proctor's policies see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Feature
+from proctor.errors import UsageError
+
+Place = tuple[str, ...]
+"""Where a feature is in a Gymnasium observation: a key, or a key in a dict of cameras."""
+
+_PREFIX = "observation."
+_CAMERAS = f"{_PREFIX}images."
+_RENAMED: dict[str, Place] = {f"{_PREFIX}image": ("pixels",), f"{_PREFIX}state": ("agent_pos",)}
+
+
+def places(features: Iterable[str]) -> dict[str, Place]:
+    """Return where each feature goes.
+
+    >>> places(["observation.image", "observation.state"])
+    {'observation.image': ('pixels',), 'observation.state': ('agent_pos',)}
+    >>> places(["observation.images.front"])
+    {'observation.images.front': ('pixels', 'front')}
+    """
+    found = {key: _place(key) for key in features}
+    taken = list(found.values())
+    one_camera_and_more = ("pixels",) in taken and any(len(place) > 1 for place in taken)
+    another = any(place in _RENAMED.values() and key not in _RENAMED for key, place in found.items())
+    if len(set(taken)) < len(taken) or one_camera_and_more or another:
+        raise UsageError(
+            f"{', '.join(found)} do not all fit into LeRobot's layout of a vector environment, "
+            "where observation.image is 'pixels' and observation.images.* are entries of it."
+        )
+    return found
+
+
+def _place(key: str) -> Place:
+    if key in _RENAMED:
+        return _RENAMED[key]
+    if key.startswith(_CAMERAS):
+        return ("pixels", key.removeprefix(_CAMERAS))
+    return (key.removeprefix(_PREFIX),)
+
+
+def arranged(observation: Mapping[str, Any], where: Mapping[str, Place]) -> dict[str, Any]:
+    """Return an observation, or its spaces, in LeRobot's layout."""
+    result: dict[str, Any] = {}
+    for key, place in where.items():
+        *outer, last = place
+        level = result.setdefault(outer[0], {}) if outer else result
+        level[last] = observation[key]
+    return result
+
+
+def observation_space(spec: BenchmarkSpec, n: int | None = None) -> Any:
+    """Return the space of what a simulator shows, or of what n of them show.
+
+    Equal ones are shared, because a Box of pixels keeps its bounds in full: a batch of 16 takes 44 MB.
+    """
+    return _observation_space(tuple(spec.features.items()), n)
+
+
+@lru_cache(maxsize=16)
+def _observation_space(features: tuple[tuple[str, Feature], ...], n: int | None) -> Any:
+    if n is not None:
+        return batch_space(_observation_space(features, None), n)
+    boxes = {key: _box(feature) for key, feature in features}
+    nested = arranged(boxes, places(boxes))
+    return spaces.Dict(
+        {key: spaces.Dict(item) if isinstance(item, dict) else item for key, item in nested.items()}
+    )
+
+
+def _box(feature: Feature) -> Any:
+    dtype = np.dtype(feature.dtype)
+    low: float | int
+    high: float | int
+    if dtype.kind == "f":
+        low, high = -np.inf, np.inf
+    elif dtype.kind == "b":
+        low, high = 0, 1
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return spaces.Box(low, high, feature.shape, dtype.type)
+
+
+def action_space(spec: BenchmarkSpec) -> Any:
+    """Return the space of one action. Never shared: whoever samples from it seeds it."""
+    kind = np.int64 if spec.action_integers else np.float32
+    low, high = (
+        np.broadcast_to(np.asarray(bound, kind), (spec.action_size,)).copy()
+        for bound in (spec.action_low, spec.action_high)
+    )
+    return spaces.Box(low, high, dtype=kind)

@@ -1,0 +1,60 @@
+"""`proctor check-benchmark` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness import TESTS, run_cli
+from proctor.cli.main import run
+
+SOUND = f"{TESTS}/sound_benchmark.py:Sound"
+
+
+def test_a_fault_is_a_line_with_what_differs_and_what_to_do() -> None:
+    done = run_cli("check-benchmark", f"{TESTS}/broken_benchmarks.py:GivesFloat32", "--steps=4", "--tasks=a")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    (fault,) = (number for number, line in enumerate(lines) if line.startswith("✗"))
+    assert "observation.state is float32(3,), the spec says float64(3,)" in lines[fault]
+    assert lines[fault + 1].startswith("→ observe() returns exactly the keys")
+    assert lines[-1].endswith("does not keep its contract: 17 passed, 1 failed, 2 skipped.")
+
+
+def test_json_is_all_there_is_on_stdout() -> None:
+    done = run_cli("check-benchmark", SOUND, "--steps", "4", "--episodes=2", "--env.max_steps=9", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"]) == (0, True), done.stdout
+    assert {check["state"] for check in told["checks"]} == {"passed", "skipped"}
+    assert {"name", "state", "text", "remedy"} == told["checks"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name a benchmark"),
+        (["metawrld"], "Did you mean 'metaworld'?"),
+        (["metaworld", "--tasks=reach-v2"], "--tasks=reach-v2: unknown. Did you mean 'reach-v3'?"),
+        (["metaworld", "--env.obs_tipe=state"], "Did you mean '--env.obs_type'?"),
+        (["metaworld", "--stops=3"], "unknown flag --stops. Did you mean '--steps'?"),
+        (["metaworld", "--eval.n_episodes=3"], "unknown flag --eval"),
+        ([SOUND, "--steps=many"], "--steps=many: must be a whole number"),
+        ([SOUND, "--env.python=/nowhere/python"], "--env.python=/nowhere/python"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line_and_status_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check-benchmark", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_help_and_the_list_of_commands_know_it() -> None:
+    assert "--episodes" in run_cli("check-benchmark", "--help").stdout
+    told = run_cli("--help").stdout
+    assert "check-benchmark" in told
+    assert "\n  list " in told

@@ -1,0 +1,24 @@
+"""Vector environments of the tiny benchmark, and the processes that they run in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness import TESTS, descendants
+from proctor.config.load import make_env_config
+from proctor.config.settings import EnvSettings
+
+
+def tiny(scratch: Path | None = None, **fields: Any) -> EnvSettings:
+    """Return settings of the tiny benchmark."""
+    where = {} if scratch is None else {"scratch": str(scratch)}
+    return make_env_config(f"{TESTS / 'tiny.py'}:Tiny", **{"task": "a", **where, **fields})
+
+
+def workers() -> list[psutil.Process]:
+    """Return the processes that hold environments: the fork server's children."""
+    return [process for process in descendants(os.getpid()) if process.ppid() != os.getpid()]
