@@ -3,8 +3,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha test-browser benchmark-lerobot benchmark-libero check \
-  venv format clean
+.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
+  benchmark-lerobot benchmark-libero check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -17,6 +17,7 @@ LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TES
   robosuite bddl easydict termcolor cloudpickle gymnasium matplotlib future alone:hf-libero
 BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright \
   starlette uvicorn $(TESTING)
+TRACKERS_ENV = scripts/cached-env trackers 3.11 constraints-trackers.txt $(CORE) av wandb tensorboard trackio $(TESTING)
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 # Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
@@ -39,6 +40,9 @@ test-lerobot:  ## the tests of LeRobot's policies, in environments that are made
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \
 	export PYTHONPATH=$(CURDIR)/src PROCTOR_SIM_PYTHON=$$simulator OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
 	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies
+
+test-trackers:  ## the tests of wandb, trackio and tensorboard, in an environment that is made once and kept
+	@python=$$($(TRACKERS_ENV)) && PYTHONPATH=$(CURDIR)/src $$python -m pytest tests/tracker_packages
 
 test-pusht:  ## PushT, in an environment that is made once and kept, with a LeRobot checkpoint in another
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(PUSHT_ENV)) && \

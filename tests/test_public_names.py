@@ -59,6 +59,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Rate",
         "Simulator",
         "Task",
+        "Tracker",
         "UsageError",
         "__version__",
         "check_benchmark",

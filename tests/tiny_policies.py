@@ -70,6 +70,16 @@ class Mortal(Thoughtful):
         return super().act(windows, memories, generators)
 
 
+class Rounded(Thoughtful):
+    """Thoughtful, in numbers that a dataset's float32 holds exactly."""
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        chunks, after = super().act(windows, memories, generators)
+        return Actions([np.asarray(chunk, np.float32) for chunk in chunks], after)
+
+
 class Renamed(Thoughtful):
     """Thoughtful, with other names for what it sees."""
 

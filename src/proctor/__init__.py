@@ -40,6 +40,7 @@ __all__ = [
     "Rate",
     "Simulator",
     "Task",
+    "Tracker",
     "UsageError",
     "__version__",
     "check_benchmark",
@@ -74,6 +75,7 @@ _HOME = {
     "Rate": "proctor.stats.intervals",
     "Simulator": "proctor.benchmarks.protocol",
     "Task": "proctor.benchmarks.protocol",
+    "Tracker": "proctor.trackers.protocol",
     "UsageError": "proctor.errors",
     "check_benchmark": "proctor.conformance.check",
     "compare": "proctor.comparison.compare",
@@ -112,6 +114,7 @@ if TYPE_CHECKING:
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
     from proctor.store.records import EpisodeRecord as EpisodeRecord
+    from proctor.trackers.protocol import Tracker as Tracker
     from proctor.vector.make import make_env as make_env
 
 

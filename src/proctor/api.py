@@ -17,6 +17,7 @@ from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.trackers.choose import Trackers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +139,9 @@ def evaluate(
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
     checked = build_settings(tree)
     watcher = make_display(PatientConsole(), checked)
-    evaluation = evaluate_anywhere(checked, [watcher], live)
+    with Trackers(checked, watcher.note) as trackers:
+        evaluation = evaluate_anywhere(checked, [watcher, trackers], live)
+        trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:
         watcher.note(report.problem)

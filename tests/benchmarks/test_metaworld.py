@@ -245,6 +245,15 @@ def test_pixels_are_the_same_however_they_are_run(renderer: Renderer, tmp_path: 
 
 
 @pytest.mark.gl
+def test_pixels_are_the_same_when_every_step_is_recorded(renderer: Renderer, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    changes: dict[str, Any] = {"task": "door-open-v3", "n_episodes": 1, "env": {"episode_length": 30}}
+    recorded = evaluate_pixels(tmp_path / "recorded", recording=True, **changes)
+    assert recorded == evaluate_pixels(tmp_path / "plain", **changes)
+    assert (tmp_path / "recorded" / "dataset" / "meta" / "info.json").exists()
+
+
+@pytest.mark.gl
 def test_pixels_are_the_same_after_a_worker_was_killed(renderer: Renderer, tmp_path: Path) -> None:
     calm = evaluate_pixels(tmp_path / "calm")
     process = start_cli("eval", *metaworld_flags(tmp_path / "run"))

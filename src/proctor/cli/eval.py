@@ -20,6 +20,7 @@ from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.report.stream import Stream
 from proctor.report.summary import print_summary
+from proctor.trackers.choose import Trackers
 
 _USAGE = """Evaluate a policy on a benchmark.
 
@@ -42,7 +43,9 @@ def eval_command(arguments: Sequence[str]) -> int:
         return EXIT_OK
     settings = settings_from_flags(arguments)
     display = make_display(console, settings)
-    evaluation = evaluate_anywhere(settings, [display])
+    with Trackers(settings, display.note) as trackers:
+        evaluation = evaluate_anywhere(settings, [display, trackers])
+        trackers.conclude(evaluation)
     resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
     return conclude(evaluation, console, display, resume, logs=str(evaluation.run.logs))
 

@@ -17,12 +17,14 @@ from proctor.cli.eval import conclude
 from proctor.config.help import flag_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.settings import Settings
+from proctor.engine.events import Audience
 from proctor.errors import EXIT_OK, UsageError
 from proctor.parallel.run import run_parallel
 from proctor.parallel.settle import Wish
 from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
 from proctor.store.run_directory import SHARD_DIRECTORIES
+from proctor.trackers.choose import Trackers
 
 _USAGE = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
 
@@ -59,7 +61,9 @@ def parallel_command(arguments: Sequence[str]) -> int:
         return EXIT_OK
     settings, wish = _settings(arguments)
     display = make_display(console, settings)
-    evaluation = run_parallel(settings, wish, display)
+    with Trackers(settings, display.note) as trackers:
+        evaluation = run_parallel(settings, wish, Audience([display, trackers]))
+        trackers.conclude(evaluation)
     directory = evaluation.directory
     logs = f"{directory}/shard_*/logs" if any(directory.glob(SHARD_DIRECTORIES)) else str(evaluation.run.logs)
     return conclude(evaluation, console, display, _again(directory, wish), logs)

@@ -18,6 +18,7 @@ from proctor.config.settings import (
     PolicySettings,
     RunSettings,
     Settings,
+    WandbSettings,
 )
 
 
@@ -27,6 +28,7 @@ def flag_tables() -> list[tuple[str, Table]]:
         *section_tables(),
         ("Run", settings_table("eval.", RunSettings)),
         ("Cluster", settings_table("cluster.", ClusterSettings)),
+        ("Weights & Biases", settings_table("wandb.", WandbSettings)),
         ("General", settings_table("", Settings, set(SECTIONS))),
         ("Limits in seconds, after which a process counts as hung", settings_table("limits.", LimitSettings)),
     ]

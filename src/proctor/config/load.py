@@ -26,12 +26,14 @@ from proctor.config.settings import (
     PolicySettings,
     RunSettings,
     Settings,
+    WandbSettings,
 )
 from proctor.config.shards import check_shard, from_slurm
 from proctor.config.stopping import OFF, check_stopping
+from proctor.config.trackers import tracker_names
 from proctor.errors import UsageError, did_you_mean
 
-SECTIONS = ("policy", "env", "eval", "limits", "cluster")
+SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -73,6 +75,7 @@ def build_settings(tree: Nested) -> Settings:
     settings = Settings(**values, **_validate_top(tree))
     check_shard(settings)
     check_stopping(settings)
+    tracker_names(settings)
     check_cluster(settings)
     return settings
 
@@ -116,7 +119,7 @@ def _settle_names(tree: Nested) -> None:
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
-    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", "eval", "limits", "cluster"))
+    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
     if not env.get("type"):
         raise UsageError(f"--env.type is missing. Known: {', '.join(known_benchmarks())}.")
     if not policy.get("type"):
@@ -128,6 +131,7 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
         "eval": RunSettings,
         "limits": LimitSettings,
         "cluster": ClusterSettings,
+        "wandb": WandbSettings,
     }
 
 
@@ -296,6 +300,7 @@ def _is_switch(name: str) -> bool:
         "eval": RunSettings,
         "env": EnvSettings,
         "policy": PolicySettings,
+        "wandb": WandbSettings,
     }
     return section in kinds and get_type_hints(kinds[section]).get(field) is bool
 

@@ -2,7 +2,7 @@
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
 on settings that may change between a run and its resume because they cannot change a result. Everything else
-in `env` is identity, and so is the seed; `eval`, `limits` and `cluster` are execution as a whole.
+in `env` is identity, and so is the seed; the other sections are execution as a whole.
 Names are LeRobot's wherever LeRobot has the thing.
 """
 
@@ -82,6 +82,11 @@ class RunSettings:
     )
     max_episodes_rendered: Annotated[int, AtLeast(0), "videos per task, of its first episodes"] = 0
     video_fps: Annotated[int, AtLeast(1), "most frames a second drawn for a video; it plays in real time"] = 30
+    recording: Annotated[
+        bool,
+        "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
+        "costs time but changes no result",
+    ] = False
     max_attempts: Annotated[int, AtLeast(1), "how often an episode is tried before it is stored as an error"] = 3
     recycle_after: Annotated[
         int, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"
@@ -126,6 +131,19 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WandbSettings:
+    """How Weights & Biases is told of a run (`--wandb.*`); WANDB_* variables hold for what is left open."""
+
+    enable: Annotated[bool, "the same as wandb in --report_to"] = False
+    project: Annotated[str | None, "project, of trackio too [WANDB_PROJECT, or proctor]"] = None
+    entity: Annotated[str | None, "user or team [WANDB_ENTITY, or your own]"] = None
+    mode: Annotated[
+        Literal["online", "offline", "disabled"] | None, "online, offline or disabled [WANDB_MODE, or online]"
+    ] = None
+    run_id: Annotated[str | None, "id of the run to go on with [the one of the run directory]"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings of one run."""
 
@@ -134,6 +152,7 @@ class Settings:
     eval: RunSettings = field(default_factory=RunSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    wandb: WandbSettings = field(default_factory=WandbSettings)
     seed: Annotated[int, AtLeast(0), "episode i of every task runs with seed + i"] = 1000
     rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
         field(default_factory=dict)
@@ -144,6 +163,11 @@ class Settings:
     ] = None
     job_name: Annotated[str | None, EXECUTION, "name in the run directory's path [ENV_POLICY]"] = None
     resume: Annotated[Path | None, EXECUTION, "run directory to finish, with its own settings"] = None
+    report_to: Annotated[
+        str | None,
+        EXECUTION,
+        "trackers to tell of the run, a comma list of wandb, trackio, tensorboard, or file.py:Class of your own",
+    ] = None
     display: Annotated[
         Literal["auto", "live", "plain", "json", "none"],
         EXECUTION,

@@ -82,6 +82,7 @@ PACKAGES = (
     Package("gymnasium", META_WORLD, "1.1", extra="metaworld"),
     Package("metaworld", META_WORLD, "3.0.0", extra="metaworld"),
     Package("av", OPTIONS, "12", extra="video", use="videos"),
+    Package("pyarrow", OPTIONS, "15", extra="recording", use="recorded datasets"),
     Package("hf-libero", OPTIONS, "0.1.4", extra="libero", use="LIBERO", module="libero", slow=True),
     Package("websockets", OPTIONS, "15", extra="remote", use="policy servers"),
     Package("scipy", OPTIONS, "1.11", extra="stats", use="comparing runs"),

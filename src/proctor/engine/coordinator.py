@@ -161,7 +161,7 @@ class Coordinator:
         return True
 
     def _give(self, worker: Worker, episode: Episode) -> None:
-        worker.give(episode, self._job.video_path(episode))
+        worker.give(episode, self._job.video_path(episode), self._job.recording_path(episode))
         for watcher in self._watchers:
             watcher.begun(episode)
 

@@ -78,13 +78,18 @@ class Worker:
         """The task whose simulator the worker has, or will have when it gets to its last order."""
         return self._last_task
 
-    def give(self, episode: Episode, video: Path | None) -> None:
+    def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""
         self.assigned.append(episode)
         self._last_task = task_key(episode)
         try:
             self.child.channel.send(
-                {"type": "episode", "episode": episode.to_wire(), "video": str(video) if video else None}
+                {
+                    "type": "episode",
+                    "episode": episode.to_wire(),
+                    "video": str(video) if video else None,
+                    "recording": str(recording) if recording else None,
+                }
             )
         except ChannelClosed:
             pass  # it died; its pidfd tells, and the episode goes to another

@@ -24,6 +24,7 @@ from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
 from proctor.policies.protocol import Policy
+from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
@@ -42,6 +43,8 @@ class Evaluation:
     info: dict[str, Any]
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
+    recorded: int = 0
+    """How many episodes the run's dataset has; 0 where nothing is recorded."""
 
     @property
     def directory(self) -> Path:
@@ -107,6 +110,7 @@ class Evaluator:
         with ExitStack() as stack:
             stack.enter_context(RunLock(self._directory.path))
             self._directory.remove_leftovers()
+            recover(self._directory.path)
             interrupts = stack.enter_context(Interrupts())
             try:
                 settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
@@ -131,7 +135,7 @@ class Evaluator:
             ending = self._execute(table, interrupts)
             stop = self._rules.stop if self._rules is not None else None
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
-            return self._conclude(table, session, ending)
+            return self._conclude(table, session, ending, interrupts)
 
     def _announce(self, table: EpisodeTable, settled: Settled, staff: Staff) -> None:
         start = RunStart(
@@ -164,19 +168,22 @@ class Evaluator:
             for watcher in self._watchers:
                 watcher.ended()
 
-    def _conclude(self, table: EpisodeTable, session: int, ending: Ending) -> Evaluation:
+    def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
-        error = ending.error
+        error, recorded = ending.error, 0
         records: list[EpisodeRecord] = []
         info: dict[str, Any] = {}
         try:
             table.end_session(session, ending.startup)
             records, info = write_result(self._directory, table, self._site.tasks, self._plan)
             self._directory.remove_leftovers()
+            if self._settings.eval.recording:
+                impatient = interrupts.count > 1 and not interrupts.satisfied
+                recorded = 0 if impatient else assemble(self._directory.path, self._plan, records)
         except ProctorError as problem:
             error = error or problem
         plan = counted(self._plan, table)
-        return Evaluation(self._directory, plan, records, info, ending.stopped_by, error)
+        return Evaluation(self._directory, plan, records, info, ending.stopped_by, error, recorded)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:
@@ -190,6 +197,8 @@ def evaluate_settings(
     if live_policy is not None and settings.policy.placement == "worker":
         raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
     check_interpreter(settings)
+    if settings.eval.recording:
+        check_can_record(settings.env.python)
     directory = run_directory(settings)
     directory.check_begun(settings.resume)
     return Evaluator(settings, directory, ThisMachine(settings, directory, live_policy), watchers).run()

@@ -60,3 +60,40 @@ class Watcher:
 
     def ended(self) -> None:
         """Nothing more will come."""
+
+
+class Audience(Watcher):
+    """Several watchers where one is wanted."""
+
+    def __init__(self, watchers: Sequence[Watcher]) -> None:
+        self._watchers = watchers
+
+    def started(self, start: RunStart) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.started(start)
+
+    def begun(self, episode: Episode) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.begun(episode)
+
+    def episode(self, record: EpisodeRecord) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.episode(record)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.progress(progress)
+
+    def note(self, message: str) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.note(message)
+
+    def ended(self) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.ended()

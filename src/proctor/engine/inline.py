@@ -18,12 +18,13 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.queue import EpisodeQueue, task_key
-from proctor.engine.rollout import LocalActor, View
+from proctor.engine.rollout import LocalActor, View, Witnesses
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.policies.protocol import Policy
+from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import Attempt, EpisodeRecord
 
 
@@ -48,7 +49,7 @@ def run_inline(
             except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
                 return Ending(error=error)
-            except VideoError as error:
+            except (VideoError, RecordingError) as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))
             except Exception as error:
                 failures[episode] += 1
@@ -81,7 +82,7 @@ class _Inline:
 
     def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
         spec = BenchmarkSpec.from_wire(job.recipe.spec)
-        self._job, self._fps = job, job.recipe.fps
+        self._job, self._fps, self._spec = job, job.recipe.fps, spec
         self._meter = Meter()
         self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
         self._actor = LocalActor(policy, spec.action_size)
@@ -89,9 +90,12 @@ class _Inline:
         self.close = self._stage.close
 
     def play(self, episode: Episode) -> EpisodeRecord:
-        video = self._job.video_path(episode)
-        sink = VideoSink(video, self._fps, self._job.eval.video_fps) if video else None
-        record = play(self._stage, episode, self._actor, self._view, self._meter, sink)
+        video, recording = self._job.video_path(episode), self._job.recording_path(episode)
+        witnesses = Witnesses(
+            VideoSink(video, self._fps, self._job.eval.video_fps) if video else None,
+            EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
+        )
+        record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
         return replace(record, video_path=stored_path(video), worker="0")
 
     def describe(self, error: Exception) -> str:

@@ -38,6 +38,7 @@ class Job:
     limits: LimitSettings
     max_open_tasks: int
     video_path: Callable[[Episode], Path | None]
+    recording_path: Callable[[Episode], Path | None]
     on_gpu: bool = False
     """Whether a GPU draws, or answers for the policy."""
     place: str = ""

@@ -107,6 +107,9 @@ class ThisMachine:
                 None if episode.index >= videos else directory.path / directory.video(episode.task, episode.index)
             )
 
+        def recording_path(episode: Episode) -> Path | None:
+            return directory.recording(episode.task, episode.index) if s.eval.recording else None
+
         return Job(
             plan=plan,
             pending=pending if self._feed is None else [],
@@ -116,6 +119,7 @@ class ThisMachine:
             limits=s.limits,
             max_open_tasks=s.env.max_parallel_tasks,
             video_path=video_path,
+            recording_path=recording_path,
             on_gpu=self._ready.on_gpu,
             place=f"shard {directory.shard.number}/" if directory.shard is not None else "",
         )

@@ -12,6 +12,8 @@ from proctor.config.files import read_run_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.plan import make_plan
 from proctor.errors import UsageError
+from proctor.recording.assembly import INSTALL, assemble, can_record, recover
+from proctor.recording.sources import Source
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
@@ -46,6 +48,11 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
     if target.holds_a_run() and target.path not in runs:
         runs.append(target.path)
     sources = check_runs(runs, target.path)
+    recorded = not all(Source(run).is_empty for run in runs)
+    if recorded and not can_record():
+        raise UsageError(
+            f"these runs hold recorded episodes, and merging those needs av and pyarrow. Run: {INSTALL}"
+        )
     tree = read_run_settings(runs[0])
     tree["eval"] = {**tree["eval"], "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
     plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
@@ -53,16 +60,19 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
     with ExitStack() as stack:
         stack.enter_context(RunLock(target.path))
         target.remove_leftovers()
+        recover(target.path)
         table = stack.enter_context(target.table())
         take_over(sources, target, table)
         target.write_config(tree)
         records, info = write_result(target, table, sources.tasks, plan)
+        in_dataset = assemble(target.path, plan, records, runs) if recorded else 0
     ended = {record.key for record in records}
     missing: dict[str, list[int]] = defaultdict(list)
     for episode in plan:
         if episode.key not in ended:
             missing[episode.task.name].append(episode.index)
-    return Merged(Evaluation(target, plan, records, info), runs, sources.twice, dict(missing))
+    evaluation = Evaluation(target, plan, records, info, recorded=in_dataset)
+    return Merged(evaluation, runs, sources.twice, dict(missing))
 
 
 def _common_place(directories: Sequence[Path]) -> Path:

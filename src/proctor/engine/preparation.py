@@ -197,7 +197,7 @@ class Preparation:
         self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(served.spec, self.spec).drawn or not self.facts.draws_on_look
+        looks = View.of(served.spec, self.spec).drawn or self._records_cameras() or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
         if videos and self.facts.no_frames:
             tell(f"no videos: {self.facts.no_frames}")
@@ -211,6 +211,9 @@ class Preparation:
                 raise
             tell(f"no videos: {error}")
             return None, 0
+
+    def _records_cameras(self) -> bool:
+        return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
         if spec.stochastic:

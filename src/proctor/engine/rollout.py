@@ -41,6 +41,61 @@ class FrameSink(Protocol):
     def add(self, frame: NDArray[np.uint8]) -> None:
         """Take one frame."""
 
+    def finish(self) -> None:
+        """The episode has ended: keep it."""
+
+    def abandon(self) -> None:
+        """The episode came to nothing: drop it."""
+
+
+class Recorder(Protocol):
+    """Takes every step of an episode for a dataset."""
+
+    look: Look
+    drawn: bool
+
+    def observe(self, observation: Observation) -> None:
+        """Take what is seen before the next action, by the simulator's own names; more may be there."""
+
+    def act(self, action: NDArray[Any], reward: float, success: bool, done: bool) -> None:
+        """Take an action and what came of it."""
+
+    def finish(self, record: EpisodeRecord) -> None:
+        """The episode has ended: keep it."""
+
+    def abandon(self) -> None:
+        """The episode came to nothing: drop it."""
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """Who looks on besides the policy. Nothing that they see changes what it sees."""
+
+    film: FrameSink | None = None
+    recorder: Recorder | None = None
+
+    @property
+    def look(self) -> Look:
+        """What they look at after every step."""
+        return NO_LOOK if self.recorder is None else self.recorder.look
+
+    def finish(self, record: EpisodeRecord) -> None:
+        """Make durable what they have of an episode that has ended."""
+        if self.film is not None:
+            self.film.finish()
+        if self.recorder is not None:
+            self.recorder.finish(record)
+
+    def abandon(self) -> None:
+        """Drop what they have."""
+        if self.film is not None:
+            self.film.abandon()
+        if self.recorder is not None:
+            self.recorder.abandon()
+
+
+NOBODY = Witnesses()
+
 
 class LocalActor:
     """A policy in this very process."""
@@ -127,13 +182,15 @@ def run_episode(
     actor: Actor,
     view: View,
     meter: Meter,
-    sink: FrameSink | None = None,
+    witnesses: Witnesses = NOBODY,
 ) -> EpisodeRecord:
     """Run one episode to its end and return its record.
 
     The digest covers every observation the policy saw, every action executed and every reward: equal
     digests mean bit-identical episodes.
     """
+    film, recorder = witnesses.film, witnesses.recorder
+    unseen, seen_too = witnesses.look, view.keys | witnesses.look
     digest = Digest()
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
@@ -143,10 +200,10 @@ def run_episode(
     step = 0
 
     meter.enter(Phase.RESET)
-    simulator.reset(episode, view.keys)
-    windows.add(0, _observe(simulator, view, meter, digest))
-    if sink is not None:
-        _film(simulator, sink, meter)
+    simulator.reset(episode, seen_too)
+    windows.add(0, _observe(simulator, view, meter, digest, recorder))
+    if film is not None:
+        _film(simulator, film, meter)
     actor.begin(episode)
     while not ended:
         meter.enter(Phase.WAIT)
@@ -155,9 +212,8 @@ def run_episode(
         asked_at, next_ask = step, step + len(chunk)
         for action in chunk:
             seen = windows.needs(step + 1, next_ask)
-            look = view.keys if seen else NO_LOOK
             meter.enter(Phase.STEP)
-            outcome = simulator.step(action, look)
+            outcome = simulator.step(action, seen_too if seen else unseen)
             step += 1
             meter.stepped()
             rewards.append(float(outcome.reward))
@@ -165,10 +221,14 @@ def run_episode(
             if outcome.success is not None:
                 success = bool(success or outcome.success)
             ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
+            if recorder is not None:
+                recorder.act(action, rewards[-1], bool(outcome.success), ended)
             if seen and not ended:
-                windows.add(step, _observe(simulator, view, meter, digest))
-            if sink is not None and (ended or sink.wants(step)):
-                _film(simulator, sink, meter)
+                windows.add(step, _observe(simulator, view, meter, digest, recorder))
+            elif recorder is not None and not ended:
+                _record(simulator, recorder, meter)
+            if film is not None and (ended or film.wants(step)):
+                _film(simulator, film, meter)
             if ended:
                 break
         digest.add(chunk[: step - asked_at])
@@ -195,13 +255,19 @@ def run_episode(
     )
 
 
-def _observe(simulator: Simulator, view: View, meter: Meter, digest: Digest) -> Observation:
-    if not view.keys:
-        return {}
+def _observe(
+    simulator: Simulator, view: View, meter: Meter, digest: Digest, recorder: Recorder | None
+) -> Observation:
     if view.drawn:
-        meter.enter(Phase.DRAW)
         meter.drew()
-    observation = simulator.observe()
+    if recorder is not None:
+        observation = _record(simulator, recorder, meter, view.drawn)
+    elif view.keys:
+        if view.drawn:
+            meter.enter(Phase.DRAW)
+        observation = simulator.observe()
+    else:
+        return {}
     seen: Observation = {}
     for source, name, shape, dtype in view.shown:
         array: Any = observation.get(source)
@@ -223,8 +289,17 @@ def check_array(key: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
         raise SimulatorError(f"the simulator gave NaN or infinity in '{key}'")
 
 
-def _film(simulator: Simulator, sink: FrameSink, meter: Meter) -> None:
+def _record(simulator: Simulator, recorder: Recorder, meter: Meter, drawn: bool = False) -> Observation:
+    if drawn or recorder.drawn:
+        meter.enter(Phase.DRAW)
+    observation = simulator.observe()
+    meter.enter(Phase.ENCODE)
+    recorder.observe(observation)
+    return observation
+
+
+def _film(simulator: Simulator, film: FrameSink, meter: Meter) -> None:
     meter.enter(Phase.DRAW)
     frame = simulator.render()
     meter.enter(Phase.ENCODE)
-    sink.add(frame)
+    film.add(frame)

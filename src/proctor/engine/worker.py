@@ -20,11 +20,12 @@ from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Obser
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import Actor, LocalActor, View, run_episode
+from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
+from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import EpisodeRecord
 
 
@@ -89,17 +90,15 @@ class Stage:
 
 
 def play(
-    stage: Stage, episode: Episode, actor: Actor, view: View, meter: Meter, video: VideoSink | None
+    stage: Stage, episode: Episode, actor: Actor, view: View, meter: Meter, witnesses: Witnesses
 ) -> EpisodeRecord:
-    """Run one episode on a stage, with its video if one is wanted."""
+    """Run one episode on a stage; what is kept of it is durable when this returns."""
     meter.start_episode()
     try:
-        record = run_episode(stage.simulator_for(episode), episode, actor, view, meter, video)
-        if video is not None:
-            video.finish()
+        record = run_episode(stage.simulator_for(episode), episode, actor, view, meter, witnesses)
+        witnesses.finish(record)
     except BaseException:
-        if video is not None:
-            video.abandon()
+        witnesses.abandon()
         raise
     return record
 
@@ -125,15 +124,19 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             stage.close()
             return
         episode = Episode.from_wire(order["episode"])
-        video = VideoSink(Path(order["video"]), settings.fps, settings.video_fps) if order["video"] else None
+        video, recording = order["video"], order["recording"]
+        witnesses = Witnesses(
+            VideoSink(Path(video), settings.fps, settings.video_fps) if video else None,
+            EpisodeRecorder(Path(recording), episode, spec, settings.fps) if recording else None,
+        )
         try:
-            record = play(stage, episode, actor, view, meter, video)
+            record = play(stage, episode, actor, view, meter, witnesses)
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": clip(str(error), 2000)})
         except RunError as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
             channel.send(policy_fault(error))
-        except VideoError as error:
+        except (VideoError, RecordingError) as error:
             channel.send({"type": "video_error", "message": str(error)})
         except Exception as error:
             # The simulator's state is unknown now: this process ends and another takes its place.

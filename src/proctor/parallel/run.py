@@ -24,6 +24,7 @@ from proctor.errors import ProctorError, UsageError
 from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish
 from proctor.parallel.shard import ShardRecipe
+from proctor.recording.assembly import check_can_record
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
@@ -47,6 +48,8 @@ def run_parallel(settings: Settings, wish: Wish, watcher: Watcher) -> Evaluation
     if not settings.eval.use_async_envs:
         raise UsageError("--eval.use_async_envs=false is for a debugger and one process: use proctor eval.")
     check_interpreter(settings)
+    if settings.eval.recording:
+        check_can_record(settings.env.python)
     return _Parallel(settings, wish, watcher).run()
 
 
@@ -155,6 +158,9 @@ class _Parallel:
                 f"--eval.num_shards={shard.of}",
                 f"--output_dir={path}",
                 "--display=json",
+                # The launcher reports for all.
+                "--report_to=none",
+                "--wandb.enable=false",
             ],
             environment={**package_environment(), **ONE_THREAD, **settled.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",

@@ -41,6 +41,9 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
         console.print(Text(report.problem, style="yellow"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
+    if evaluation.recorded:
+        episodes = count(evaluation.recorded, "episode")
+        console.print(Text(f"dataset: {evaluation.directory / 'dataset'} ({episodes})"), soft_wrap=True)
     if not evaluation.info["run"]["reproducible"]:
         console.print(Text("not reproducible: the same command may give other episodes.", style="yellow"))
 

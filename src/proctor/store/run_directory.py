@@ -4,6 +4,7 @@ run.sqlite       every episode, the moment it ends
 config.yaml      the resolved settings
 eval_info.json   the result, in LeRobot's schema and more (of a shard: shard_K_of_N.json)
 videos/          eval_episode_N.mp4 per task
+dataset/         the recorded episodes as a LeRobotDataset; recording/ holds them until they are in it
 logs/            what simulators and policies printed
 lock             held by the process that writes
 """
@@ -171,6 +172,10 @@ class RunDirectory:
     def video(self, task: Task, index: int) -> Path:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
         return Path("videos") / f"{file_name(task.group)}_{task.task_id}" / f"eval_episode_{index}.mp4"
+
+    def recording(self, task: Task, index: int) -> Path:
+        """Return the folder into which an episode is recorded."""
+        return self.path / "recording" / f"{file_name(task.group)}_{task.task_id}" / f"episode_{index}"
 
     def remove_leftovers(self) -> None:
         """Delete half-written files and empty logs that a killed process left."""

@@ -157,7 +157,7 @@ class Probe:
         task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=steps)
         while left[worker.number] and len(worker.assigned) < 2:
             left[worker.number] -= 1
-            worker.give(Episode(task, 0, self._seed), None)
+            worker.give(Episode(task, 0, self._seed))
             self._seed += 1
 
     def _check_host(self) -> None:

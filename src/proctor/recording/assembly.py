@@ -1,0 +1,123 @@
+"""From recorded episodes to the run's dataset: whole, in plan order, in place of an earlier one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.errors import StoreError, UsageError
+from proctor.recording.dataset import DatasetWriter
+from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
+from proctor.store.records import EpisodeRecord
+
+INSTALL = "pip install 'proctor[recording]'"
+
+_AV = 14
+"""The first PyAV that copies a stream without decoding it."""
+
+_NEW, _OLD = f"{DATASET}.part", f"{DATASET}.old"
+
+
+def can_record() -> bool:
+    """Whether the packages that write a dataset are installed, and new enough."""
+    if any(importlib.util.find_spec(name) is None for name in ("av", "pyarrow")):
+        return False
+    return int(metadata.version("av").partition(".")[0]) >= _AV
+
+
+def check_can_record(env_python: str | None) -> None:
+    """Refuse to record where what writes the dataset is missing."""
+    if not can_record():
+        raise UsageError(f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {INSTALL}")
+    if env_python is not None:
+        asked = subprocess.run([env_python, "-c", "import av"], capture_output=True, timeout=300)
+        if asked.returncode:
+            raise UsageError(f"--eval.recording needs av in --env.python too. Run: {env_python} -m pip install av")
+
+
+def assemble(
+    run: Path, plan: Sequence[Episode], records: Sequence[EpisodeRecord], others: Sequence[Path] = ()
+) -> int:
+    """Make the dataset of a run from what was recorded in it, and in `others`; returns how many episodes it has.
+
+    An earlier dataset of the run is replaced, never changed: what is there is whole at any moment.
+
+    Raises:
+        StoreError: the disk is full, or the episodes do not fit together.
+    """
+    recover(run)
+    sources = [Source(place) for place in dict.fromkeys((run, *others))]
+    if all(source.is_empty for source in sources):
+        return 0
+    digests = {record.key: record.digest for record in records if record.status == "finished"}
+    new = run / _NEW
+    try:
+        new.mkdir()
+        count = _write(new, _recorded(sources, plan, digests))
+        _replace(run)
+    except Exception as error:  # whatever it is, the run's results are stored and must be shown
+        shutil.rmtree(new, ignore_errors=True)
+        words = str(error) or type(error).__name__
+        hint = "Free some space, then run the same command again: " if isinstance(error, OSError) else ""
+        raise StoreError(
+            f"cannot write the dataset in {run}: {words}. {hint}the recorded episodes are kept."
+        ) from error
+    # All that workers left is in the dataset now, or belongs to no episode that ended.
+    shutil.rmtree(run / PIECES, ignore_errors=True)
+    return count
+
+
+def recover(run: Path) -> None:
+    """Put right what a process left that was killed while it made a dataset."""
+    if (run / _OLD).exists() and not (run / DATASET).exists():
+        (run / _OLD).rename(run / DATASET)
+    for folder in (_NEW, _OLD):
+        shutil.rmtree(run / folder, ignore_errors=True)
+    for partial in (run / PIECES).glob("*/*.part"):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _recorded(
+    sources: Sequence[Source], plan: Sequence[Episode], digests: dict[EpisodeKey, str | None]
+) -> Iterator[Recorded]:
+    for episode in plan:
+        if episode.key in digests:
+            found = (source.find(episode.key, digests[episode.key]) for source in sources)
+            recorded = next((one for one in found if one is not None), None)
+            if recorded is not None:
+                yield recorded
+
+
+def _write(folder: Path, episodes: Iterator[Recorded]) -> int:
+    writer: DatasetWriter | None = None
+    kind: Kind | None = None
+    count = 0
+    with contextlib.ExitStack() as stack:
+        for episode in episodes:
+            if writer is None:
+                kind = episode.kind
+                writer = DatasetWriter(folder, kind)
+                stack.callback(writer.close)
+            elif episode.kind != kind:
+                raise ValueError(f"its episodes were recorded differently: {kind} and {episode.kind}")
+            writer.add(episode)
+            count += 1
+        if writer is not None:
+            writer.finish()
+    return count
+
+
+def _replace(run: Path) -> None:
+    if not any((run / _NEW).iterdir()):
+        (run / _NEW).rmdir()  # nothing was recorded of the episodes that ended
+        return
+    if (run / DATASET).exists():
+        (run / DATASET).rename(run / _OLD)
+    (run / _NEW).rename(run / DATASET)
+    shutil.rmtree(run / _OLD, ignore_errors=True)

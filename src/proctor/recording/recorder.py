@@ -1,0 +1,149 @@
+"""Records one episode, in the worker that runs it: a folder that is whole or not there.
+
+piece.json    whose episode it is, and what was recorded
+steps.npz     every column that is no video, a row per step
+NAME.mp4      a video per camera
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Look, Observation
+from proctor.errors import SimulatorError
+from proctor.recording.clips import ClipWriter
+from proctor.recording.schema import (
+    ACTION,
+    DONE,
+    REWARD,
+    SUCCESS,
+    dataset_name,
+    observed_columns,
+    step_columns,
+)
+from proctor.recording.statistics import ImageStats
+from proctor.store.records import EpisodeRecord
+
+PIECE, STEPS = "piece.json", "steps.npz"
+PART = ".part"
+
+
+class RecordingError(Exception):
+    """An episode could not be recorded: disk full, or the directory is gone."""
+
+
+class EpisodeRecorder:
+    """Takes what a benchmark's settings offer at every step, and what was done there.
+
+    Args:
+        path: the folder that holds the episode when it is whole.
+        episode: the episode.
+        spec: what the benchmark offers.
+        fps: the benchmark's steps a second.
+    """
+
+    def __init__(self, path: Path, episode: Episode, spec: BenchmarkSpec, fps: int) -> None:
+        self._path, self._partial = path, path.with_name(path.name + PART)
+        self._episode, self._spec, self._fps = episode, spec, fps
+        self._columns = observed_columns(spec)
+        self._clips: dict[str, ClipWriter] = {}
+        self._image_stats = {key: ImageStats() for key, column in self._columns.items() if column.video}
+        self._steps: dict[str, list[Any]] = {key: [] for key, c in self._columns.items() if not c.video}
+        self._steps |= {key: [] for key in step_columns(spec.action_size)}
+        self.look: Look = frozenset(self._columns)
+        self.drawn = any(feature.drawn for feature in spec.features.values())
+
+    def observe(self, observation: Observation) -> None:
+        """Take what is seen before the next action."""
+        for key, column in self._columns.items():
+            array = np.asarray(observation[key])
+            if array.reshape(-1).shape != (int(np.prod(column.shape)),):
+                raise SimulatorError(f"the simulator gave '{key}' of shape {array.shape}, not {column.shape}")
+            if column.video:
+                self._film(key, array)
+            else:
+                self._steps[key].append(array.astype(column.dtype))
+
+    def act(self, action: NDArray[Any], reward: float, success: bool, done: bool) -> None:
+        """Take an action and what came of it."""
+        for key, value in ((ACTION, action), (REWARD, reward), (SUCCESS, success), (DONE, done)):
+            self._steps[key].append(value)
+
+    def finish(self, record: EpisodeRecord) -> None:
+        """Make the episode durable under its name."""
+        try:
+            self._make_folder()
+            for clip in self._clips.values():
+                clip.finish()
+            columns = self._columns | step_columns(self._spec.action_size)
+            rows = {key: columns[key].stack(values) for key, values in self._steps.items()}
+            named: Any = {dataset_name(key): value for key, value in rows.items()}
+            np.savez(self._partial / STEPS, **named)
+            (self._partial / PIECE).write_text(json.dumps(self._describe(record), indent=1))
+            for file in self._partial.iterdir():
+                _sync(file)
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._partial.rename(self._path)
+            _sync(self._path.parent)
+        except OSError as error:
+            raise RecordingError(f"cannot write {self._path}: {error}") from error
+
+    def abandon(self) -> None:
+        """Drop a half-recorded episode."""
+        for clip in self._clips.values():
+            clip.abandon()
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _film(self, key: str, frame: NDArray[np.uint8]) -> None:
+        try:
+            if key not in self._clips:
+                self._make_folder()
+                path = self._partial / f"{dataset_name(key)}.mp4"
+                self._clips[key] = ClipWriter(path, self._fps, frame.shape)
+            self._clips[key].add(frame)
+        except OSError as error:
+            raise RecordingError(f"cannot write {self._path}: {error}") from error
+        self._image_stats[key].add(frame)
+
+    def _make_folder(self) -> None:
+        if not self._clips:
+            shutil.rmtree(self._partial, ignore_errors=True)  # a killed worker's
+        self._partial.mkdir(parents=True, exist_ok=True)
+
+    def _describe(self, record: EpisodeRecord) -> dict[str, Any]:
+        columns = self._columns | step_columns(self._spec.action_size)
+        return {
+            "origin": {
+                "task_group": record.task_group,
+                "task_id": record.task_id,
+                "task": record.task,
+                "episode_index": record.episode_index,
+                "seed": record.seed,
+                "success": record.success,
+                "digest": record.digest,
+            },
+            "prompt": self._episode.task.prompt,
+            "frames": record.steps,
+            "benchmark": self._spec.name,
+            "fps": self._fps,
+            "columns": {dataset_name(key): column.to_wire() for key, column in columns.items()},
+            "image_stats": {
+                dataset_name(key): {name: value.tolist() for name, value in images.stats().items()}
+                for key, images in self._image_stats.items()
+            },
+        }
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,71 @@
+"""What is recorded of a step, under which name and type.
+
+Names are the benchmark's own, whatever `--rename_map` calls them for a policy. Floats are kept as float32, as
+LeRobot's own recordings are: its training takes nothing wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import BenchmarkSpec
+
+ACTION, REWARD, SUCCESS, DONE = "action", "next.reward", "next.success", "next.done"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature of the dataset; `video` if it is stored as one."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    video: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that JSON carries."""
+        return {"dtype": self.dtype, "shape": list(self.shape), "video": self.video}
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> Column:
+        """Rebuild a column from `to_wire`."""
+        return cls(wire["dtype"], tuple(wire["shape"]), wire["video"])
+
+    def stack(self, values: list[NDArray[Any]]) -> NDArray[Any]:
+        """Return one array of all steps."""
+        return np.asarray(values, self.dtype).reshape(len(values), *self.shape)
+
+
+def observed_columns(spec: BenchmarkSpec) -> dict[str, Column]:
+    """Return a column for every observation key that the settings offer, by the simulator's own key."""
+    return {spec.sources.get(key, key): _column(f.shape, f.dtype) for key, f in spec.features.items()}
+
+
+def step_columns(action_size: int) -> dict[str, Column]:
+    """Return the columns that every benchmark has."""
+    return {
+        ACTION: Column("float32", (action_size,)),
+        REWARD: Column("float32", (1,)),
+        SUCCESS: Column("bool", (1,)),
+        DONE: Column("bool", (1,)),
+    }
+
+
+def dataset_name(key: str) -> str:
+    """Return a key as LeRobot takes it: without slashes.
+
+    >>> dataset_name("robot/state")
+    'robot.state'
+    """
+    return key.replace("/", ".")
+
+
+def _column(shape: tuple[int, ...], dtype: str) -> Column:
+    if dtype == "uint8" and len(shape) == 3 and shape[2] == 3:
+        return Column("uint8", shape, video=True)
+    kind = np.dtype(dtype)
+    return Column("float32" if kind.kind == "f" else kind.name, shape or (1,))

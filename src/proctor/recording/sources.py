@@ -1,0 +1,187 @@
+"""Where recorded episodes are found: each in a folder of its own as a worker left it, or in an earlier dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.errors import StoreError
+from proctor.recording.clips import Clip
+from proctor.recording.recorder import PIECE, STEPS
+from proctor.recording.schema import Column
+from proctor.recording.statistics import NAMES, Stats
+
+PIECES, DATASET = "recording", "dataset"
+"""Folders of a run directory: what workers left, and what all of it makes."""
+
+ORIGINS = "meta/proctor.json"
+"""Beside LeRobot's files: which episode of the run each of the dataset's is, and how it was recorded."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What must be the same for all episodes of a dataset."""
+
+    benchmark: str
+    fps: int
+    columns: Mapping[str, Column]
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain values that JSON carries."""
+        columns = {name: column.to_wire() for name, column in self.columns.items()}
+        return {"benchmark": self.benchmark, "fps": self.fps, "columns": columns}
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> Kind:
+        """Rebuild it from `to_wire`."""
+        columns = {name: Column.from_wire(column) for name, column in wire["columns"].items()}
+        return cls(wire["benchmark"], wire["fps"], columns)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded episode, with all that the dataset needs of it."""
+
+    kind: Kind
+    origin: dict[str, Any]
+    prompt: str
+    rows: dict[str, NDArray[Any]]
+    clips: dict[str, Clip]
+    image_stats: dict[str, Stats]
+
+    @property
+    def frames(self) -> int:
+        """How many steps it has."""
+        return len(self.rows["action"])
+
+
+class Source:
+    """The recorded episodes of one run directory."""
+
+    def __init__(self, run: Path) -> None:
+        self._pieces, self._dataset = run / PIECES, run / DATASET
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was recorded here."""
+        return not (self._dataset / ORIGINS).exists() and next(self._pieces.glob(f"*/*/{PIECE}"), None) is None
+
+    def find(self, key: EpisodeKey, digest: str | None) -> Recorded | None:
+        """Return an episode that came out with this digest; `None` if it was not recorded here."""
+        piece = self._found.get(key)
+        if piece is not None:
+            described = json.loads((piece / PIECE).read_text())
+            if described["origin"]["digest"] == digest:
+                return _read_piece(piece, described)
+        number = self._assembled.get(key)
+        if number is not None and self._origins["episodes"][number]["digest"] == digest:
+            return self._read_assembled(number)
+        return None
+
+    @cached_property
+    def _found(self) -> dict[EpisodeKey, Path]:
+        found = {}
+        for file in self._pieces.glob(f"*/*/{PIECE}"):
+            found[_key(json.loads(file.read_text())["origin"])] = file.parent
+        return found
+
+    @cached_property
+    def _origins(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self._dataset / ORIGINS).read_text())
+        except FileNotFoundError:
+            return {"episodes": []}
+        except ValueError as error:
+            raise StoreError(
+                f"{self._dataset / ORIGINS} cannot be read: {error}. Move {self._dataset} away."
+            ) from None
+        return found
+
+    @cached_property
+    def _assembled(self) -> dict[EpisodeKey, int]:
+        return {_key(origin): number for number, origin in enumerate(self._origins["episodes"])}
+
+    @cached_property
+    def _episodes(self) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        return [
+            row
+            for file in sorted((self._dataset / "meta/episodes").glob("*/*.parquet"))
+            for row in pq.read_table(file).to_pylist()
+        ]
+
+    def _read_assembled(self, number: int) -> Recorded:
+        import pyarrow.parquet as pq
+
+        row, kind = self._episodes[number], Kind.from_wire(self._origins)
+        chunk, file = row["data/chunk_index"], row["data/file_index"]
+        first = next(
+            place
+            for place, other in enumerate(self._episodes)
+            if (other["data/chunk_index"], other["data/file_index"]) == (chunk, file)
+        )
+        # An episode is one row group.
+        with pq.ParquetFile(self._dataset / "data" / _file(chunk, file, "parquet")) as data:
+            table = data.read_row_group(number - first)
+        rows = {
+            name: _array(table.column(name), column) for name, column in kind.columns.items() if not column.video
+        }
+        return Recorded(
+            kind,
+            self._origins["episodes"][number],
+            row["tasks"][0],
+            rows,
+            {name: self._clip(name, row, kind.fps) for name, column in kind.columns.items() if column.video},
+            {name: _stats(row, name) for name, column in kind.columns.items() if column.video},
+        )
+
+    def _clip(self, name: str, row: Mapping[str, Any], fps: int) -> Clip:
+        about = f"videos/{name}"
+        path = self._dataset / about / _file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], "mp4")
+        return Clip(path, round(row[f"{about}/from_timestamp"] * fps), row["length"])
+
+
+def _file(chunk: int, file: int, ending: str) -> str:
+    return f"chunk-{chunk:03d}/file-{file:03d}.{ending}"
+
+
+def _key(origin: Mapping[str, Any]) -> EpisodeKey:
+    return EpisodeKey(origin["task_group"], origin["task_id"], origin["episode_index"])
+
+
+def _read_piece(piece: Path, described: Mapping[str, Any]) -> Recorded:
+    kind = Kind.from_wire(described)
+    with np.load(piece / STEPS) as steps:
+        rows = {name: steps[name] for name, column in kind.columns.items() if not column.video}
+    videos = [name for name, column in kind.columns.items() if column.video]
+    return Recorded(
+        kind,
+        described["origin"],
+        described["prompt"],
+        rows,
+        {name: Clip(piece / f"{name}.mp4", 0, described["frames"]) for name in videos},
+        {
+            name: {stat: np.asarray(value) for stat, value in stats.items()}
+            for name, stats in described["image_stats"].items()
+        },
+    )
+
+
+def _array(column: Any, kind: Column) -> NDArray[Any]:
+    values = column.combine_chunks()
+    while hasattr(values, "flatten") and values.type.num_fields:
+        values = values.flatten()
+    return np.asarray(values.to_numpy(zero_copy_only=False), kind.dtype).reshape(-1, *kind.shape)
+
+
+def _stats(row: Mapping[str, Any], name: str) -> Stats:
+    return {stat: np.asarray(row[f"stats/{name}/{stat}"]) for stat in NAMES}

@@ -1,0 +1,1 @@
+"""Telling experiment trackers of a run: wandb, trackio, tensorboard, or one of your own."""

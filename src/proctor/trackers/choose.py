@@ -1,0 +1,177 @@
+"""From `--report_to` to the trackers of a run, watched over so that none can do it any harm."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from proctor.config.registry import load_object
+from proctor.config.settings import Settings
+from proctor.config.trackers import TRACKERS, tracker_names
+from proctor.config.wire import to_plain
+from proctor.engine.evaluation import Evaluation
+from proctor.engine.events import Progress, RunStart, Watcher
+from proctor.errors import ProctorError, UsageError
+from proctor.store.atomic import write_json
+from proctor.store.run_directory import SHARD_DIRECTORIES, file_name
+from proctor.trackers.reporter import Reporter
+from proctor.trackers.values import final_values, live_values, videos_of
+
+PATIENCE = 15.0
+"""Seconds that trackers are given at the end of a run, all together."""
+
+IDS = "trackers.json"
+"""In the run directory: under which id each tracker knows the run."""
+
+_LEAST_SECONDS = 1.0
+
+
+class Trackers(Watcher):
+    """All trackers of a run. Used as a context: whatever happens, their processes are gone at its end.
+
+    Args:
+        settings: all settings, validated.
+        tell: called with what the user should read.
+
+    Raises:
+        UsageError: a tracker's package is missing; says how to get it.
+    """
+
+    def __init__(self, settings: Settings, tell: Callable[[str], None]) -> None:
+        self._settings, self._tell = settings, tell
+        self._names = tracker_names(settings)
+        for name in self._names:
+            _check_installed(name)
+        self._reporters: list[Reporter] = []
+        self._last: Progress | None = None
+        self._told_at, self._told_ended = 0.0, -1
+
+    def __enter__(self) -> Trackers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for reporter in self._reporters:
+            reporter.close()
+
+    def started(self, start: RunStart) -> None:
+        """Start the trackers' processes; nobody waits for them."""
+        if self._names:
+            self._harmless(lambda: self._start(start))
+
+    def _start(self, start: RunStart) -> None:
+        ids = _ids(start.directory, self._names, self._settings)
+        shard = start.directory.match(SHARD_DIRECTORIES)
+        place = f"{start.directory.parent.name}/{start.directory.name}" if shard else start.directory.name
+        message = {
+            "directory": str(start.directory),
+            "name": self._settings.job_name or place,
+            "settings": to_plain(self._settings),
+            "planned": len(start.plan),
+            "resumed": bool(start.already),
+        }
+        for name in self._names:
+            path, _ = TRACKERS.get(name, (name, ""))
+            log = start.directory / "logs" / f"tracker-{file_name(name.rpartition(':')[2])}.log"
+            try:
+                self._reporters.append(Reporter(name, path, log, {**message, "id": ids[name]}))
+            except OSError as error:
+                self._tell(f"{name}: could not be started: {error}. The run goes on without it.")
+
+    def progress(self, progress: Progress) -> None:
+        """Tell where the run stands, once a second at most, and only if another episode has ended."""
+        if self._reporters:
+            self._harmless(lambda: self._log(progress))
+
+    def _log(self, progress: Progress) -> None:
+        self._pass_notes()
+        self._last = progress
+        now = time.monotonic()
+        if progress.ended != self._told_ended and now - self._told_at >= _LEAST_SECONDS:
+            self._told_at, self._told_ended = now, progress.ended
+            for reporter in self._reporters:
+                reporter.log(progress.ended, live_values(progress))
+
+    def conclude(self, evaluation: Evaluation) -> None:
+        """Tell the result and give the trackers a few seconds to make it theirs."""
+        if self._reporters:
+            self._harmless(lambda: self._conclude(evaluation))
+
+    def _conclude(self, evaluation: Evaluation) -> None:
+        if self._last is not None and self._last.ended != self._told_ended:
+            for reporter in self._reporters:
+                reporter.log(self._last.ended, live_values(self._last))
+        message = _conclusion(evaluation)
+        for reporter in self._reporters:
+            reporter.conclude(message)
+        deadline = time.monotonic() + PATIENCE
+        for reporter in self._reporters:
+            in_time = reporter.wait(deadline)
+            self._pass_notes()
+            ending = reporter.close()
+            if not in_time:
+                self._tell(f"{reporter.name}: not done {PATIENCE:g} s after the run, left behind. {_SAFE}")
+            elif ending is not None:
+                self._tell(f"{reporter.name}: {ending}. {_SAFE}")
+
+    def _harmless(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Exception as error:  # a mistake here is no reason to lose a run
+            self._tell(f"trackers: {type(error).__name__}: {error}. {_SAFE}")
+
+    def _pass_notes(self) -> None:
+        for reporter in self._reporters:
+            for words in reporter.words():
+                trouble = words.get("trouble")
+                self._tell(f"{reporter.name}: {words['news'] if trouble is None else f'{trouble}. {_SAFE}'}")
+
+
+_SAFE = "The run and its results are not affected."
+
+
+def _conclusion(evaluation: Evaluation) -> dict[str, Any]:
+    error = evaluation.error
+    complete = bool(evaluation.info) and evaluation.info["run"]["complete"]
+    stopped = evaluation.stopped_by is not None or not complete
+    return {
+        "step": len(evaluation.records),
+        "status": "failed" if error is not None else "stopped" if stopped else "complete",
+        "values": final_values(evaluation),
+        "result": str(evaluation.run.result) if evaluation.info else None,
+        "videos": [str(video) for video in videos_of(evaluation)],
+        "error": None if error is None else str(error),
+    }
+
+
+def _ids(directory: Path, names: Sequence[str], settings: Settings) -> dict[str, str]:
+    """Return the id of the run at each tracker: a resumed run keeps its own."""
+    file = directory / IDS
+    ids: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        ids = json.loads(file.read_text())
+    fresh = {name: secrets.token_hex(4) for name in names if name not in ids}
+    if settings.wandb.run_id is not None and "wandb" in names:
+        fresh["wandb"] = settings.wandb.run_id
+    if fresh:
+        ids = {**ids, **fresh}
+        with contextlib.suppress(ProctorError):  # it will be another run there next time
+            write_json(file, ids)
+    return ids
+
+
+def _check_installed(name: str) -> None:
+    if name not in TRACKERS:
+        load_object(name)  # a user's own: says itself what is wrong with it
+        return
+    _, package = TRACKERS[name]
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(f"--report_to={name} needs {package}. Run: pip install {package}")

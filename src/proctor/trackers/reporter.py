@@ -1,0 +1,112 @@
+"""A tracker as the run sees it: a process that is told lines of JSON, that nobody waits for while it runs.
+
+What does not fit into the pipe is not told: a tracker that is slow, hangs or has died costs the run nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proctor.config.interpreter import package_environment
+
+_PIPE_BYTES = 1 << 20
+
+
+class Reporter:
+    """One tracker's process.
+
+    Args:
+        name: what the tracker is called.
+        path: where its class is found.
+        log: where it prints.
+        start: the first message.
+    """
+
+    def __init__(self, name: str, path: str, log: Path, start: Mapping[str, Any]) -> None:
+        self.name = name
+        self._rest = b""
+        self._heard = b""
+        self._concluding = False
+        log.parent.mkdir(parents=True, exist_ok=True)
+        safe = [] if sys.path and sys.path[0] in ("", str(Path.cwd())) else ["-P"]
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, *safe, "-m", "proctor.trackers", path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env={**os.environ, **package_environment()},
+                process_group=0,  # Ctrl-C on the terminal is not for it
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for descriptor in (self._to, self._from):
+            os.set_blocking(descriptor, False)
+        self._tell({"type": "start", **start})
+
+    def log(self, step: int, values: Mapping[str, float]) -> bool:
+        """Tell where the run stands, unless it has not read what it was told before; says whether it was told."""
+        self._push()
+        if self._rest:
+            return False
+        self._tell({"type": "log", "step": step, "values": dict(values)})
+        return True
+
+    def words(self) -> list[dict[str, str]]:
+        """Return what it has to say to the user: `news`, or of `trouble`."""
+        with contextlib.suppress(OSError):
+            while chunk := os.read(self._from, 1 << 16):
+                self._heard += chunk
+        *lines, self._heard = self._heard.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def conclude(self, message: Mapping[str, Any]) -> None:
+        """Begin to tell the result."""
+        self._concluding = True
+        self._tell({"type": "conclude", **message})
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until it has ended; says whether it has."""
+        while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
+            self._push()
+            select.select([self._from], [self._to] if self._rest else [], [], min(left, 0.05))
+            if not self._rest and self._concluding:
+                self._hang_up()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(left, 0.05))
+        return self._process.poll() is not None
+
+    def close(self) -> str | None:
+        """End what is left of it; says how it ended, where that was not well."""
+        self._hang_up()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # also what it has started
+        code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return None if code in (0, -signal.SIGKILL) else f"its process ended with status {code}"
+
+    def _hang_up(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        self._rest += json.dumps(message).encode() + b"\n"
+        self._push()
+
+    def _push(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it reads no more, not yet, or never again
+            while self._rest:
+                self._rest = self._rest[os.write(self._to, self._rest) :]
