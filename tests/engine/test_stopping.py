@@ -136,7 +136,7 @@ def test_the_terminal_says_that_and_how_to_go_on(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "of 180 episodes: ci<=0.12 is reached, the rate is" in text
-    assert "--eval.stop_when=none --eval.until_better_than=none" in text
+    assert "--eval.stop_when=none --eval.until_better_than=none" in " ".join(done.stderr.split())
     assert "stopping:" not in text
 
 

@@ -86,7 +86,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
         return status
     if evaluation.info["run"]["stopped"] is not None:
         off = "--eval.stop_when=none --eval.until_better_than=none"
-        Console().print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
+        errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
     if any(record.status == "error" for record in evaluation.records):
         errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS

@@ -19,6 +19,7 @@ from proctor.config.settings import (
     PolicySettings,
     RunSettings,
     Settings,
+    WandbSettings,
 )
 from proctor.config.wire import to_plain
 from proctor.policies.python import LIVE
@@ -75,7 +76,7 @@ def _kind(section: str, values: Mapping[str, Any]) -> type[Any]:
 
     One that is a file of the user's is not loaded: looking at a result must not run the code that made it.
     """
-    bases = {"eval": RunSettings, "limits": LimitSettings, "cluster": ClusterSettings}
+    bases = {"eval": RunSettings, "limits": LimitSettings, "cluster": ClusterSettings, "wandb": WandbSettings}
     if section in bases:
         return bases[section]
     base, find = (PolicySettings, policy_path) if section == "policy" else (EnvSettings, benchmark_path)
