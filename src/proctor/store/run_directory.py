@@ -182,7 +182,8 @@ class RunDirectory:
         for partial in (*self.path.glob("videos/*/*.part"), *self.path.glob(".*.part")):
             partial.unlink(missing_ok=True)
         for log in self.logs.glob("*.log"):
-            if log.stat().st_size == 0:
+            # A tracker outlives the episodes, and may have said nothing yet.
+            if log.stat().st_size == 0 and not log.name.startswith("tracker-"):
                 log.unlink(missing_ok=True)
 
 
