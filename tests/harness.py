@@ -77,6 +77,15 @@ def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -
     (info / "entry_points.txt").write_text(entry_points)
 
 
+def is_over(process: psutil.Process | int) -> bool:
+    """Whether a process has ended; it may be gone at any moment."""
+    try:
+        known = psutil.Process(process) if isinstance(process, int) else process
+        return bool(known.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait for something that another process does; the limit only guards against waiting for ever."""
     deadline = time.monotonic() + seconds

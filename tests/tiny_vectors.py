@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -21,4 +22,9 @@ def tiny(scratch: Path | None = None, **fields: Any) -> EnvSettings:
 
 def workers() -> list[psutil.Process]:
     """Return the processes that hold environments: the fork server's children."""
-    return [process for process in descendants(os.getpid()) if process.ppid() != os.getpid()]
+    found = []
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.ppid() != os.getpid():
+                found.append(process)
+    return found

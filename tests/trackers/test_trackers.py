@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import proctor
-from harness import TESTS, Digests, digests, flags, run_cli, start_cli, tiny_tree, wait_until
+from harness import TESTS, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.trackers import tracker_names
 from proctor.engine.evaluation import Evaluation, evaluate_settings
@@ -162,7 +162,7 @@ def test_a_killed_run_ends_its_tracker(tmp_path: Path) -> None:
     assert psutil.pid_exists(pid)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: is_over(pid))
 
 
 def test_shards_are_one_run_to_a_tracker(tmp_path: Path) -> None:

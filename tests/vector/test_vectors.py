@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from harness import TESTS, descendants, run_tiny, wait_until
+from harness import TESTS, descendants, is_over, run_tiny, wait_until
 from proctor.errors import SimulatorError
 from proctor.policies.python import as_policy
 from tiny_vectors import tiny, workers
@@ -219,7 +218,7 @@ def test_a_worker_that_is_killed_while_nobody_asks() -> None:
     env.reset(seed=1000)
     victim = workers()[0]
     victim.kill()
-    wait_until(lambda: not psutil.pid_exists(victim.pid) or victim.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: is_over(victim))
     with pytest.raises(SimulatorError, match=r"was killed by SIGKILL.*reset\(\) starts new ones"):
         env.step(np.zeros((2, 2), np.float32))
     assert workers() == []
@@ -293,7 +292,7 @@ def test_workers_that_hang_do_not_outlive_a_parent_that_is_killed(hanging: subpr
     assert len(family) == 4  # two workers, the fork server and the resource tracker
     hanging.kill()
     hanging.wait()
-    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family))
+    wait_until(lambda: all(map(is_over, family)))
 
 
 def test_ctrl_c_ends_a_step_that_hangs_and_the_workers_with_it(hanging: subprocess.Popen[str]) -> None:
@@ -303,7 +302,7 @@ def test_ctrl_c_ends_a_step_that_hangs_and_the_workers_with_it(hanging: subproce
     assert hanging.returncode == -signal.SIGINT
     assert words.count("Traceback") == 1
     assert "KeyboardInterrupt" in words
-    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family))
+    wait_until(lambda: all(map(is_over, family)))
 
 
 def test_one_environment_is_in_this_process() -> None:
