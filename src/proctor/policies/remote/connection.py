@@ -162,7 +162,8 @@ def _connect(address: Address) -> ClientConnection:
         raise Unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
     # A server that reads nothing must not block the sender for ever.
     seconds = math.ceil(address.timeout)
-    opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+    with contextlib.suppress(OSError):  # it has hung up already; what it said before can still be read
+        opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
     return opened
 
 
