@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from harness import TESTS, THOUGHTFUL, flags, start_cli
-from proctor.engine.child import ONE_THREAD
+from proctor.engine.child import STEADY
 from proctor.policies.remote.arrays import pack, unpack
 
 
@@ -42,7 +42,7 @@ def start_server(
         "port": port,
         **own,
     }
-    process = start_cli("serve", *flags(tree), extra_env=ONE_THREAD)
+    process = start_cli("serve", *flags(tree), extra_env=STEADY)
     assert process.stdout is not None
     line = process.stdout.readline()
     if "serving" not in line:

@@ -54,18 +54,18 @@ class Thoughtful(Policy):
 class Mortal(Thoughtful):
     """Thoughtful, and killed at its n-th call (`at`), once: whoever starts it again has a healthy one.
 
-    `once` is a list of one path: a file named by a plain text would be part of the policy's fingerprint.
+    `once` is a path that is no setting's value as it stands (see `aside`).
     """
 
-    def __init__(self, at: int, once: list[str]) -> None:
+    def __init__(self, at: int, once: str) -> None:
         super().__init__()
-        self._at, self._once, self._calls = at, once[0], 0
+        self._at, self._once, self._calls = at, _path(once), 0
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         self._calls += 1
-        if self._calls == self._at and _first_time(Path(self._once)):
+        if self._calls == self._at and _first_time(self._once):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().act(windows, memories, generators)
 
@@ -108,11 +108,11 @@ class Gated(Policy):
 
 
 class Patient(Thoughtful):
-    """Thoughtful, and answers only when the file `gate` is there. A list of one path, as for `Mortal`."""
+    """Thoughtful, and answers only when the file `gate` is there. See `aside`."""
 
-    def __init__(self, gate: list[str]) -> None:
+    def __init__(self, gate: str) -> None:
         super().__init__()
-        self._gate = Path(gate[0])
+        self._gate = _path(gate)
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
@@ -125,9 +125,9 @@ class Patient(Thoughtful):
 class Weighted(Thoughtful):
     """Thoughtful, and needs a file; tells in another where it found it."""
 
-    def __init__(self, weights: str, note: list[str]) -> None:
+    def __init__(self, weights: str, note: str) -> None:
         super().__init__()
-        Path(note[0]).write_text(f"{weights}\n{Path(weights).read_text()}")
+        _path(note).write_text(f"{weights}\n{Path(weights).read_text()}")
 
 
 class Constant:
@@ -168,7 +168,7 @@ class Faulty:
 
     def act(self, observation: dict[str, Any]) -> Any:
         self.calls += 1
-        if self.calls != self.at or (self.once and not _first_time(Path(self.once))):
+        if self.calls != self.at or (self.once and not _first_time(_path(self.once))):
             return [0.3, 0.1]
         match self.how:
             case "raise":
@@ -184,6 +184,15 @@ class Faulty:
             case "hang":
                 time.sleep(3600)
         raise AssertionError(self.how)
+
+
+def aside(path: Path) -> str:
+    """Return an argument that a policy finds a file by, and that is not taken for one: its content may change."""
+    return f"aside:{path}"
+
+
+def _path(argument: str) -> Path:
+    return Path(argument.removeprefix("aside:"))
 
 
 def _first_time(marker: Path) -> bool:

@@ -49,6 +49,10 @@ class PolicyError(RunError):
     """The policy raised, or returned something that is no action. Trying again cannot help."""
 
 
+class ChangedError(RunError):
+    """The policy or the benchmark is no longer what the run began with: a process that started later found out."""
+
+
 class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
 

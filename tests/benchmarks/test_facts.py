@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from proctor.benchmarks.facts import installed_versions, learn
+from proctor.benchmarks.facts import learn
 from proctor.benchmarks.protocol import Task
 from proctor.errors import UsageError
 from tiny import Tiny, TinySettings
-
-
-def test_versions_are_read_without_importing_and_absence_is_told() -> None:
-    versions = installed_versions(["numpy", "no-such-distribution-at-all"])
-    assert list(versions) == ["numpy", "no-such-distribution-at-all"]
-    assert versions["numpy"][0].isdigit()
-    assert versions["no-such-distribution-at-all"] == "absent"
 
 
 class Fetching(Tiny):

@@ -26,6 +26,7 @@ from harness import (
     wait_until,
 )
 from raylets import Raylets, is_engine
+from tiny_policies import aside
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
 
@@ -142,7 +143,7 @@ def test_a_policy_that_raises_ends_the_run_and_the_traceback_comes_to_the_driver
 def test_ray_on_this_machine_gets_the_files_that_a_policy_needs(tmp_path: Path, reference: Digests) -> None:
     weights, note = tmp_path / "weights.bin", tmp_path / "note"
     weights.write_text("heavy")
-    kwargs = {"weights": str(weights), "note": [str(note)]}
+    kwargs = {"weights": str(weights), "note": aside(note)}
     policy = {"path": f"{TESTS / 'tiny_policies.py'}:Weighted", "kwargs": kwargs}
     run_tiny(tmp_path / "run", n_episodes=1, policy=policy)
     assert note.read_text() == f"{weights}\nheavy"
@@ -179,7 +180,7 @@ def test_a_lost_node_costs_only_its_episodes_in_flight_and_a_late_one_gets_work(
     raylets: Raylets, tmp_path: Path, reference: Digests
 ) -> None:
     gate = tmp_path / "gate"
-    policy = {"path": PATIENT, "kwargs": json.dumps({"gate": [str(gate)]})}
+    policy = {"path": PATIENT, "kwargs": json.dumps({"gate": aside(gate)})}
     tree = raylets.tree(tmp_path / "run", policy=policy, display="plain")
     process = start_cli("eval", *flags(tree))
     victim = raylets.added.pop()

@@ -23,7 +23,7 @@ from proctor.conformance.trace import Trace
 def subject(drawn: bool = True) -> Subject:
     spec = BenchmarkSpec("x", {"observation.image": Feature((4, 4, 3), "uint8", drawn)}, action_size=1)
     tasks = (Task("a", 0, "a", "do a", 10),)
-    return Subject("x:X", EnvSettings(), Facts(spec, tasks, {}), tasks, False, None, None, Extent())
+    return Subject("x:X", EnvSettings(), Facts(spec, tasks, {}, {}), tasks, False, None, None, Extent())
 
 
 def seen(trace: Trace, draws_on_look: bool = True) -> Seen:

@@ -8,7 +8,7 @@ import pytest
 
 from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, UsageError
-from tiny_policies import Faulty
+from tiny_policies import Faulty, aside
 
 FAULTY = f"{TESTS / 'tiny_policies.py'}:Faulty"
 
@@ -54,7 +54,7 @@ def test_a_live_policy_that_fails_ends_the_run_too(tmp_path: Path) -> None:
 
 def test_a_host_that_is_killed_costs_no_episode(tmp_path: Path) -> None:
     undisturbed = run_tiny(tmp_path / "calm", policy={"path": FAULTY, "kwargs": {"how": "kill", "at": 10**9}})
-    policy = {"path": FAULTY, "kwargs": {"how": "kill", "at": 40, "once": str(tmp_path / "marker")}}
+    policy = {"path": FAULTY, "kwargs": {"how": "kill", "at": 40, "once": aside(tmp_path / "marker")}}
     evaluation = run_tiny(tmp_path / "run", policy=policy)
     assert evaluation.error is None
     assert (tmp_path / "marker").exists()
@@ -63,7 +63,7 @@ def test_a_host_that_is_killed_costs_no_episode(tmp_path: Path) -> None:
 
 
 def test_a_host_that_hangs_is_replaced(tmp_path: Path) -> None:
-    policy = {"path": FAULTY, "kwargs": {"how": "hang", "at": 40, "once": str(tmp_path / "marker")}}
+    policy = {"path": FAULTY, "kwargs": {"how": "hang", "at": 40, "once": aside(tmp_path / "marker")}}
     evaluation = run_tiny(tmp_path / "run", policy=policy, limits={"act": 3.0})
     assert evaluation.error is None
     assert len(evaluation.records) == 12

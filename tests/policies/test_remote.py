@@ -15,6 +15,7 @@ from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.engine.events import Watcher
 from proctor.errors import PolicyHostError, UsageError
 from servers import Served, served, start_server, stop_server
+from tiny_policies import aside
 
 MORTAL = f"{TESTS / 'tiny_policies.py'}:Mortal"
 
@@ -38,7 +39,7 @@ def test_nor_does_it_matter_who_asks(tmp_path: Path, reference: Digests, how: di
 
 
 def test_a_server_that_is_killed_and_started_again_costs_no_episode(tmp_path: Path, reference: Digests) -> None:
-    kwargs = {"at": 30, "once": [str(tmp_path / "marker")]}
+    kwargs = {"at": 30, "once": aside(tmp_path / "marker")}
     server = start_server(MORTAL, kwargs=kwargs)
     second: list[Served] = []
 
@@ -60,7 +61,7 @@ def test_a_server_that_is_killed_and_started_again_costs_no_episode(tmp_path: Pa
 def test_a_server_that_is_gone_ends_the_run_and_the_same_command_goes_on(
     tmp_path: Path, reference: Digests
 ) -> None:
-    kwargs = {"at": 60, "once": [str(tmp_path / "marker")]}
+    kwargs = {"at": 60, "once": aside(tmp_path / "marker")}
     server = start_server(MORTAL, kwargs=kwargs)
     tree = tiny_tree(tmp_path / "run", policy={"path": server.url, "reconnect": 0.5})
     done = run_cli("eval", *flags(tree))
@@ -82,7 +83,7 @@ def test_a_server_that_is_gone_ends_the_run_and_the_same_command_goes_on(
 
 
 def test_a_server_that_comes_back_with_another_policy_ends_the_run(tmp_path: Path) -> None:
-    server = start_server(MORTAL, kwargs={"at": 20, "once": [str(tmp_path / "marker")]})
+    server = start_server(MORTAL, kwargs={"at": 20, "once": aside(tmp_path / "marker")})
     second: list[Served] = []
 
     def restart() -> None:

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from harness import TESTS, THOUGHTFUL, run_cli, start_cli
 from proctor.cli.main import run
-from proctor.engine.child import ONE_THREAD
+from proctor.engine.child import STEADY
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.arrays import pack, unpack
 from servers import Served, ask, observation, served, start_server, stop_server, talking_to
@@ -271,7 +271,7 @@ def test_a_port_in_use_is_one_line() -> None:
 def test_a_mistake_gets_one_line_and_status_2(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in ONE_THREAD.items():
+    for name, value in STEADY.items():
         monkeypatch.setenv(name, value)  # else it would start this process over
     assert run(["serve", f"--policy.path={THOUGHTFUL}", TINY, *arguments]) == 2
     told = capsys.readouterr().err

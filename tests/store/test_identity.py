@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.benchmarks.metaworld.tasks import EASY
-from proctor.config.settings import EXECUTION, EnvSettings, PolicySettings
+from proctor.config.load import SECTIONS
+from proctor.config.registry import BENCHMARKS, POLICIES, load_object
+from proctor.config.settings import (
+    EXECUTION,
+    EnvSettings,
+    PolicySettings,
+    Settings,
+)
 from proctor.errors import EXIT_USAGE, IdentityError
-from proctor.store.identity import check_identity, cpu_kind, identity_fields
+from proctor.store.identity import check_identity, identity_fields
 
 HERE = Path("/runs/a")
 
@@ -46,7 +53,6 @@ def refusal(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
 def test_everything_not_marked_as_execution_is_identity() -> None:
     assert identity_fields(OwnSettings(type="own", task="a", friction=2.0, delay=3.0)) == {
         "type": "own",
-        "task": "a",
         "friction": 2.0,
         "unmarked": 0,
     }
@@ -144,6 +150,58 @@ def test_another_order_is_shown_as_a_difference() -> None:
     assert before.partition("the run has ")[2].rstrip(", ") != now
 
 
-def test_the_kind_of_processor_is_known_and_stays_the_same() -> None:
-    assert cpu_kind()
-    assert cpu_kind() == cpu_kind()
+MAY_CHANGE = {
+    "": {"trust_remote_code", "output_dir", "job_name", "resume", "report_to", "display"},
+    "eval": {
+        "n_episodes",
+        "batch_size",
+        "use_async_envs",
+        "max_episodes_rendered",
+        "video_fps",
+        "recording",
+        "max_attempts",
+        "recycle_after",
+        "shard_id",
+        "num_shards",
+        "stop_when",
+        "until_better_than",
+        "stop_grace",
+    },
+    "limits": {"start", "build", "reset", "step", "draw", "load", "act"},
+    "cluster": {"address", "min_nodes"},
+    "wandb": {"enable", "project", "entity", "mode", "run_id"},
+    "env": {"task", "python", "max_parallel_tasks"},
+    "env metaworld": {"visualization_height", "visualization_width"},
+    "env pusht": {"visualization_height", "visualization_width"},
+    "env aloha": {"visualization_height", "visualization_width"},
+    "env libero": {"assets_path"},
+    "policy": {"python", "placement"},
+    "policy lerobot": {"path", "device", "batch_size", "trust_remote_code"},
+    "policy remote": {"path", "timeout", "reconnect"},
+}
+"""Every setting that two parts of one run may have differently: nothing else, and nothing by accident."""
+
+
+def marked(kind: type[Any]) -> set[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name for field in dataclasses.fields(kind) if EXECUTION in get_args(hints[field.name])}
+
+
+def test_only_these_settings_may_change_between_a_run_and_its_resume() -> None:
+    found = {"": marked(Settings), "env": marked(EnvSettings), "policy": marked(PolicySettings)}
+    for section in SECTIONS[2:]:
+        found[section] = marked(get_type_hints(Settings)[section])
+    for section, kinds in (("env", BENCHMARKS), ("policy", POLICIES)):
+        for name, path in kinds.items():
+            found[f"{section} {name}"] = marked(load_object(path).Settings) - found[section]
+    assert {name: fields for name, fields in found.items() if fields} == MAY_CHANGE
+
+
+def test_what_is_left_of_all_sections_is_identity() -> None:
+    settings = Settings(policy=PolicySettings(type="zero"), env=OwnSettings(type="own"), seed=7)
+    assert identity_fields(settings) == {
+        "policy": {"type": "zero", "path": None},
+        "env": {"type": "own", "friction": 1.0, "unmarked": 0},
+        "seed": 7,
+        "rename_map": {},
+    }

@@ -10,9 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 from proctor import __version__
@@ -23,6 +21,8 @@ from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import ProctorError, UsageError
+from proctor.machine.versions import HASH_SEED, interpreter_versions
+from proctor.store.identity import benchmark_identity
 
 _SECONDS = 300
 
@@ -31,12 +31,14 @@ _SECONDS = 300
 class Facts:
     """What a run has to know beforehand; `versions` are those of what can change a trajectory.
 
-    All others are the benchmark's own attributes, which it may know only when it has opened a simulator.
+    `identity` is what a worker can find out for itself, and must, before it builds a simulator. All others are the
+    benchmark's own attributes, which it may know only when it has opened a simulator.
     """
 
     spec: BenchmarkSpec
     tasks: tuple[Task, ...]
     versions: dict[str, str]
+    identity: dict[str, Any]
     fps: int = 30
     uses_gl: bool = False
     no_frames: str = ""
@@ -48,6 +50,7 @@ class Facts:
             "spec": self.spec.to_wire(),
             "tasks": [task.to_wire() for task in self.tasks],
             "versions": self.versions,
+            "identity": self.identity,
             "fps": self.fps,
             "uses_gl": self.uses_gl,
             "no_frames": self.no_frames,
@@ -71,36 +74,28 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     if benchmark.fetches:
         _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
-        return facts_of(benchmark)
+        return facts_of(benchmark, path)
     return _ask(path, settings)
 
 
-def facts_of(benchmark: Benchmark) -> Facts:
-    """Return the facts of a benchmark whose packages are this interpreter's."""
+def facts_of(benchmark: Benchmark, path: str) -> Facts:
+    """Return the facts of a benchmark whose packages are this interpreter's; `path` is where its class is."""
     if benchmark.opens_to_tell:
         benchmark.check_installed()
     tasks, spec = tuple(benchmark.tasks()), benchmark.spec
     benchmark.check_installed()
+    distributions = sorted({"numpy", *benchmark.distributions()})
+    identity = benchmark_identity(path, benchmark.settings, distributions, sorted(benchmark.modules()))
     return Facts(
         spec,
         tasks,
-        {**installed_versions(benchmark.distributions()), **benchmark.fingerprints()},
+        {**interpreter_versions(), **identity["versions"], **benchmark.fingerprints()},
+        identity,
         fps=benchmark.fps,
         uses_gl=benchmark.uses_gl,
         no_frames=benchmark.no_frames,
         draws_on_look=benchmark.draws_on_look,
     )
-
-
-def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the given distributions, without importing any of them."""
-    versions = {}
-    for name in distributions:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "absent"
-    return versions
 
 
 def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
@@ -133,7 +128,7 @@ def _answer(path: str, settings: EnvSettings, fetch: bool = False) -> dict[str, 
                     "sys_path": list(sys.path) if settings.python is None else [],
                 }
             ),
-            env={**os.environ, **package_environment(), **NO_GL},
+            env={**os.environ, **package_environment(), **NO_GL, "PYTHONHASHSEED": HASH_SEED},
             stdout=subprocess.PIPE,
             stderr=None if fetch else subprocess.PIPE,
             text=True,
@@ -172,7 +167,7 @@ def main() -> None:
             benchmark.fetch()
             answer = {}
         else:
-            answer = facts_of(benchmark).to_wire()
+            answer = facts_of(benchmark, asked["benchmark"]).to_wire()
     except ProctorError as error:
         answer = {"usage": str(error)}
     print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent

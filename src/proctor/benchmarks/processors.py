@@ -76,19 +76,6 @@ def named_processors(named: Sequence[str]) -> list[EnvProcessor]:
     return steps
 
 
-def names_in_identity(named: Sequence[str] | None) -> list[str] | None:
-    """Return the names as a run keeps them: a file counts by its content, wherever it lies."""
-    return None if named is None else [_by_content(path) for path in named]
-
-
-def _by_content(path: str) -> str:
-    where, _, name = path.rpartition(":")
-    if not where.endswith(".py"):
-        return path
-    content = hashlib.sha256(Path(where).read_bytes()).hexdigest()
-    return f"{Path(where).name}:{name} {content[:12]}"
-
-
 def spec_behind(steps: Sequence[EnvProcessor], given: BenchmarkSpec) -> BenchmarkSpec:
     """Return what a policy may rely on behind all steps."""
     return reduce(lambda spec, step: step.spec(spec), steps, given)

@@ -256,6 +256,13 @@ class Benchmark(ABC):
         """Return the installed distributions whose versions change a trajectory."""
         return ()
 
+    def modules(self) -> Sequence[str]:
+        """Return the modules of the user's own, besides this class's, whose code makes the simulators.
+
+        A run knows them by their content. This class's own file, and what that imports, is known without being named.
+        """
+        return ()
+
     def check_installed(self) -> None:  # noqa: B027 - most benchmarks have nothing to check
         """Raise `UsageError` with the command that installs what is missing. Import nothing heavy."""
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
+from proctor.engine.child import be_steady
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Watcher
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, PolicyError
@@ -42,6 +43,8 @@ def eval_command(arguments: Sequence[str]) -> int:
         _print_help(console)
         return EXIT_OK
     settings = settings_from_flags(arguments)
+    if not settings.eval.use_async_envs:
+        be_steady()
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = evaluate_anywhere(settings, [display, trackers])

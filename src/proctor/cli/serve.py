@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -20,16 +18,17 @@ from proctor.config.help import section_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import AtLeast, Settings
-from proctor.engine.child import ONE_THREAD
+from proctor.engine.child import be_steady
 from proctor.engine.seat import check_fit
 from proctor.errors import EXIT_OK, ProctorError, UsageError, did_you_mean
-from proctor.policies.protocol import Policy
+from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
+from proctor.policies.protocol import Policy, PolicySpec
 from proctor.policies.remote.served import metadata_of
 from proctor.report.console import PatientConsole
 from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu
-from proctor.store.identity import cpu_kind
+from proctor.store.identity import policy_code, policy_identity
 
 _USAGE = """Offer a policy to others over openpi's protocol.
 
@@ -64,13 +63,14 @@ def serve_command(arguments: Sequence[str]) -> int:
         _print_help(console)
         return EXIT_OK
     settings, own = _settings(arguments)
-    _be_single_threaded()
+    be_steady()
     path = benchmark_path(settings.env.type)
     benchmark_class: type[Benchmark] = load_object(path)
     benchmark = benchmark_class(settings.env)
     # A machine that serves a policy needs no simulator, unless only that knows its spaces.
     source = learn(path, settings.env) if benchmark.opens_to_tell else benchmark
     spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
+    code = policy_code(policy_path(settings.policy.type), settings.policy)
     policy = _load(settings, spec)
     check_fit(policy.spec, spec)
     if policy.spec.env_processors is not None:
@@ -81,7 +81,7 @@ def serve_command(arguments: Sequence[str]) -> int:
     server = PolicyServer(
         Batcher(policy, spec.action_size, own.queue),
         Menu.of(policy.spec, spec, tasks),
-        metadata_of(policy.spec, spec.name, cpu_kind()),
+        metadata_of(policy.spec, spec.name, _identity(code, policy.spec)),
         Place(own.host, own.port, own.max_message_mb << 20),
     )
     name = settings.policy.path or settings.policy.type
@@ -93,6 +93,12 @@ def serve_command(arguments: Sequence[str]) -> int:
         console.print(Text(text), soft_wrap=True)
 
     return server.run(announce)
+
+
+def _identity(code: dict[str, Any], spec: PolicySpec) -> dict[str, Any]:
+    """Return all that the answers depend on here, for clients that come back."""
+    here = {"versions": interpreter_versions(), "environment": numeric_environment(), "hash_seed": own_hash_seed()}
+    return {**policy_identity(code, spec), **cpu_kind(), **here}
 
 
 def _tasks(source: Facts | Benchmark) -> Sequence[Task]:
@@ -116,13 +122,6 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
         python = settings.policy.python
         raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor.cli serve ...")
     return settings, serving
-
-
-def _be_single_threaded() -> None:
-    """Start over with one thread per lane, as every host has: a result must not depend on how many there are."""
-    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
-        # The maths libraries have read their settings already, so it takes a new start of this process.
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
 
 
 def _load(settings: Settings, spec: BenchmarkSpec) -> Policy:

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import proctor
-from proctor.config.settings import Settings
-from proctor.policies.python import names_a_file
+from proctor.config.contents import files_named_in
+from proctor.config.settings import Settings, deciding
+from proctor.config.wire import to_plain
 
 Tree = dict[str, Any]
+
+_SECTIONS = ("policy", "env")
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,7 @@ class Baggage:
         places = {name: f"{code / there}" for name, there in self.sources.items()}
         for number, (name, content) in enumerate(self.files.items()):
             places[name] = str(_write(content, folder / str(number) / Path(name).name))
-        policy, env = settings["policy"], settings["env"]
-        here = {**policy, "path": places.get(policy["path"], policy["path"])}
-        if policy.get("kwargs"):
-            here["kwargs"] = {
-                key: places.get(value, value) if isinstance(value, str) else value
-                for key, value in policy["kwargs"].items()
-            }
-        return {**settings, "policy": here, "env": {**env, "type": places.get(env["type"], env["type"])}}
+        return {**settings, **{section: _replaced(settings[section], places) for section in _SECTIONS}}
 
 
 def pack_sources(settings: Settings, folder: Path) -> dict[str, str]:
@@ -71,11 +67,17 @@ def pack_sources(settings: Settings, folder: Path) -> dict[str, str]:
 
 
 def pack_files(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Put a local checkpoint, and files among a policy's arguments, into the object store."""
-    named = list(getattr(settings.policy, "kwargs", {}).values())
-    if settings.policy.path and Path(settings.policy.path).is_dir():
-        named.append(settings.policy.path)
-    return {name: dict(_put(Path(name))) for name in named if names_a_file(name)}
+    """Put every file and folder that the policy's and the benchmark's settings name into the object store."""
+    named = to_plain([settings.policy.path, *(deciding(getattr(settings, section)) for section in _SECTIONS)])
+    return {name: dict(_put(Path(name).expanduser())) for name in files_named_in(named)}
+
+
+def _replaced(value: Any, places: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(item, places) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, places) for item in value]
+    return places.get(value, value) if isinstance(value, str) else value
 
 
 def _copy_sources(folder: Path, target: Path) -> None:

@@ -31,7 +31,7 @@ from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import PolicyError, ProctorError, RunError, StoreError
 from proctor.report.console import count
-from proctor.store.identity import UNKNOWN, Identity, check_identity, differences, identity_fields
+from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.run_directory import RunDirectory, file_name
 
 SETTLING_SECONDS = 60.0
@@ -99,7 +99,6 @@ class Nodes:
         return Order(
             name=file_name(f"{self._directory.path.name}-{name}"),
             settings=tree,
-            env_identity=to_plain(identity_fields(self._settings.env)),
             stored=self._identity or self._stored,
             baggage=self._baggage,
         )

@@ -35,14 +35,12 @@ class Order:
     Attributes:
         name: names the node's folder.
         settings: all settings, as plain values; `eval.batch_size` is this node's.
-        env_identity: what the benchmark's settings add to the identity, under the driver's names.
         stored: the identity that the run has, where it has one already.
         baggage: what was sent along.
     """
 
     name: str
     settings: Tree
-    env_identity: dict[str, Any]
     stored: Identity | None
     baggage: Baggage
 
@@ -109,9 +107,7 @@ class Node:
             return Leaving()
         except ProctorError as error:
             return Leaving(error, logs=folder.log_ends())
-        # Where the benchmark's files lie here is no matter of the result.
-        identity = {**settled.identity, "env": self._order.env_identity}
-        self._mailbox.settled(settled._replace(identity=identity), str(folder.run.logs))
+        self._mailbox.settled(settled, str(folder.run.logs))
         self._begin.wait()
         if self._interrupts.count:
             machine.abandon()

@@ -10,8 +10,8 @@ from proctor.comparison.runs import StoredRun
 from proctor.store.identity import Identity, differences
 
 # What a policy is, and how it is fitted to the benchmark, differs on purpose; pairing sees to tasks and seeds.
-_EXPECTED = ("policy", "rename_map", "tasks", "prompts", "seed")
-_CHOOSES_TASKS = ("task", "task_ids")
+_EXPECTED = ("policy", "rename_map", "tasks", "spec", "seed")
+_CHOOSES_TASKS = ("task_ids",)
 _MOST_TASKS = 3
 
 

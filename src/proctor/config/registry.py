@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,14 @@ def _load_module(name: str) -> Any:
         ) from None
 
 
+class _FreshLoader(SourceFileLoader):
+    """Reads the source itself: cached bytecode is taken for current if an edit came within the same second."""
+
+    def get_code(self, fullname: str) -> Any:
+        """Compile what the file holds now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _load_file(path: Path) -> Any:
     path = path.expanduser().resolve()
     if not path.is_file():
@@ -145,7 +154,7 @@ def _load_file(path: Path) -> Any:
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FreshLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

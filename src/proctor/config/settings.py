@@ -1,18 +1,28 @@
 """The typed settings of a run: plain frozen dataclasses, so that a worker reads them without pydantic.
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
-on settings that may change between a run and its resume because they cannot change a result. Everything else
-in `env` is identity, and so is the seed; the other sections are execution as a whole.
+on settings that may change between a run and its resume because they cannot change what an episode yields. Everything
+else, in every section and in those of other packages, is identity (`store/identity.py`).
 Names are LeRobot's wherever LeRobot has the thing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
 EXECUTION = "execution"
+
+
+def deciding(settings: Any) -> dict[str, Any]:
+    """Return the values of a section that can change a result: all that are not marked `EXECUTION`."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    return {
+        field.name: getattr(settings, field.name)
+        for field in fields(settings)
+        if EXECUTION not in get_args(hints[field.name])
+    }
 
 
 class AtLeast(NamedTuple):
@@ -32,7 +42,8 @@ class EnvSettings:
     """The benchmark and its tasks (`--env.*`); each benchmark extends it with its own flags."""
 
     type: Annotated[str, "benchmark: a known name, or file.py:Class or module:Class"] = ""
-    task: Annotated[str, "task, group, or a comma list of them"] = ""
+    # Not how tasks are named, but which they are, decides a result: they are in the identity, one by one.
+    task: Annotated[str, EXECUTION, "task, group, or a comma list of them"] = ""
     python: Annotated[
         str | None, EXECUTION, "interpreter that runs the simulators, with packages of its own [this one]"
     ] = None
@@ -73,50 +84,64 @@ class PolicySettings:
 class RunSettings:
     """How many episodes, and how they are run (`--eval.*`)."""
 
-    n_episodes: Annotated[int, AtLeast(1), "episodes per task"] = 50
+    n_episodes: Annotated[int, EXECUTION, AtLeast(1), "episodes per task"] = 50
     batch_size: Annotated[
-        int, AtLeast(0), "simulator workers; 0: one per core, more while that makes the run faster"
+        int, EXECUTION, AtLeast(0), "simulator workers; 0: one per core, more while that makes the run faster"
     ] = 0
-    use_async_envs: Annotated[bool, "false: everything in this process, one episode at a time, for debuggers"] = (
-        True
-    )
-    max_episodes_rendered: Annotated[int, AtLeast(0), "videos per task, of its first episodes"] = 0
-    video_fps: Annotated[int, AtLeast(1), "most frames a second drawn for a video; it plays in real time"] = 30
+    use_async_envs: Annotated[
+        bool, EXECUTION, "false: everything in this process, one episode at a time, for debuggers"
+    ] = True
+    max_episodes_rendered: Annotated[int, EXECUTION, AtLeast(0), "videos per task, of its first episodes"] = 0
+    video_fps: Annotated[
+        int, EXECUTION, AtLeast(1), "most frames a second drawn for a video; it plays in real time"
+    ] = 30
     recording: Annotated[
         bool,
+        EXECUTION,
         "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
         "costs time but changes no result",
     ] = False
-    max_attempts: Annotated[int, AtLeast(1), "how often an episode is tried before it is stored as an error"] = 3
+    max_attempts: Annotated[
+        int, EXECUTION, AtLeast(1), "how often an episode is tried before it is stored as an error"
+    ] = 3
     recycle_after: Annotated[
-        int, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"
+        int, EXECUTION, AtLeast(0), "episodes after which a worker is replaced by a fresh one; 0: never"
     ] = 0
     shard_id: Annotated[
-        int, AtLeast(0), "run every num_shards-th episode of the plan from this one on; slurm: the array task's"
+        int,
+        EXECUTION,
+        AtLeast(0),
+        "run every num_shards-th episode of the plan from this one on; slurm: the array task's",
     ] = 0
     num_shards: Annotated[
-        int, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
+        int, EXECUTION, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
     ] = 1
     stop_when: Annotated[
-        str, 'end early, "ci<=0.05": when the success rate is known to plus or minus 5 points; none: never'
+        str,
+        EXECUTION,
+        'end early, "ci<=0.05": when the success rate is known to plus or minus 5 points; none: never',
     ] = "none"
     until_better_than: Annotated[
-        str, "run directory of the same tasks and seed: end when this policy is shown to be better, or not to be"
+        str,
+        EXECUTION,
+        "run directory of the same tasks and seed: end when this policy is shown to be better, or not to be",
     ] = "none"
-    stop_grace: Annotated[float, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"] = 10.0
+    stop_grace: Annotated[
+        float, EXECUTION, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"
+    ] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
     """Seconds after which a process counts as hung and is replaced (`--limits.*`)."""
 
-    start: Annotated[float, MoreThan(0), "a child process's start"] = 60.0
-    build: Annotated[float, MoreThan(0), "building a simulator"] = 180.0
-    reset: Annotated[float, MoreThan(0), "one reset"] = 120.0
-    step: Annotated[float, MoreThan(0), "one step"] = 60.0
-    draw: Annotated[float, MoreThan(0), "one drawing, or encoding its video frame"] = 120.0
-    load: Annotated[float, MoreThan(0), "loading the policy"] = 1800.0
-    act: Annotated[float, MoreThan(0), "one call of the policy"] = 600.0
+    start: Annotated[float, EXECUTION, MoreThan(0), "a child process's start"] = 60.0
+    build: Annotated[float, EXECUTION, MoreThan(0), "building a simulator"] = 180.0
+    reset: Annotated[float, EXECUTION, MoreThan(0), "one reset"] = 120.0
+    step: Annotated[float, EXECUTION, MoreThan(0), "one step"] = 60.0
+    draw: Annotated[float, EXECUTION, MoreThan(0), "one drawing, or encoding its video frame"] = 120.0
+    load: Annotated[float, EXECUTION, MoreThan(0), "loading the policy"] = 1800.0
+    act: Annotated[float, EXECUTION, MoreThan(0), "one call of the policy"] = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,22 +150,27 @@ class ClusterSettings:
 
     address: Annotated[
         str | None,
+        EXECUTION,
         "spread the plan over a Ray cluster: auto (the running one), HOST:PORT, or local (Ray on this machine)",
     ] = None
-    min_nodes: Annotated[int, AtLeast(1), "nodes that must be ready before the first episode; more may join"] = 1
+    min_nodes: Annotated[
+        int, EXECUTION, AtLeast(1), "nodes that must be ready before the first episode; more may join"
+    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class WandbSettings:
     """How Weights & Biases is told of a run (`--wandb.*`); WANDB_* variables hold for what is left open."""
 
-    enable: Annotated[bool, "the same as wandb in --report_to"] = False
-    project: Annotated[str | None, "project, of trackio too [WANDB_PROJECT, or proctor]"] = None
-    entity: Annotated[str | None, "user or team [WANDB_ENTITY, or your own]"] = None
+    enable: Annotated[bool, EXECUTION, "the same as wandb in --report_to"] = False
+    project: Annotated[str | None, EXECUTION, "project, of trackio too [WANDB_PROJECT, or proctor]"] = None
+    entity: Annotated[str | None, EXECUTION, "user or team [WANDB_ENTITY, or your own]"] = None
     mode: Annotated[
-        Literal["online", "offline", "disabled"] | None, "online, offline or disabled [WANDB_MODE, or online]"
+        Literal["online", "offline", "disabled"] | None,
+        EXECUTION,
+        "online, offline or disabled [WANDB_MODE, or online]",
     ] = None
-    run_id: Annotated[str | None, "id of the run to go on with [the one of the run directory]"] = None
+    run_id: Annotated[str | None, EXECUTION, "id of the run to go on with [the one of the run directory]"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

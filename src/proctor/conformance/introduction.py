@@ -55,10 +55,10 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
     modules, libraries = set(sys.modules), _gl_libraries()
     benchmark_class: type[Benchmark] = load_object(path)
     benchmark = benchmark_class(benchmark_class.Settings(**env))
-    facts = None if benchmark.opens_to_tell else facts_of(benchmark)
+    facts = None if benchmark.opens_to_tell else facts_of(benchmark, path)
     new = {name.partition(".")[0] for name in set(sys.modules) - modules}
     loaded = sorted(_gl_libraries() - libraries)
-    facts = facts or facts_of(benchmark)
+    facts = facts or facts_of(benchmark, path)
     own = {path.partition(".")[0].partition(":")[0], "numpy", "proctor"}
     imported = sorted(new & (_HEAVY | {name.replace("-", "_") for name in benchmark.distributions()}) - own)
     return benchmark, Introduction(

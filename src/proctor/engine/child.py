@@ -22,12 +22,15 @@ from proctor.config.interpreter import other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.waiting import wait_readable
+from proctor.machine.versions import HASH_SEED
 
 _PR_SET_PDEATHSIG = 1
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+STEADY = {
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
+}  # fmt: skip
 """Children run side by side, one thread each: more would fight for the cores, and a result must not depend on
-how many of them a matrix product was spread over."""
+how many of them a matrix product was spread over, nor on the order of a set of strings."""
 
 ROLES = {
     "worker": "proctor.engine.worker:run_worker",
@@ -63,7 +66,7 @@ class Child:
                     stdout=output,
                     stderr=output,
                     pass_fds=[theirs.fileno()],
-                    env={**os.environ, **package_environment(), **ONE_THREAD, **env},
+                    env={**os.environ, **package_environment(), **STEADY, **env},
                     # Its own group: Ctrl-C on the terminal reaches the coordinator alone, and a kill reaches
                     # whatever a simulator may have started.
                     process_group=0,
@@ -117,6 +120,15 @@ class Child:
         # Python's fault handler ends with a list of modules; what happened stands at its top.
         fatal = [line for line in lines if line.startswith("Fatal Python error")]
         return clip((fatal or lines)[-1].strip(), 300) if lines else ""
+
+
+def be_steady() -> None:
+    """Start this very process over, as every child starts, if episodes or a policy are to run in it.
+
+    Python and the maths libraries have read these variables already, so it takes a new start.
+    """
+    if any(os.environ.get(name) != value for name, value in STEADY.items()):
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **STEADY})
 
 
 def end_with_parent() -> None:

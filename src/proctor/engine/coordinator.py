@@ -202,7 +202,7 @@ class Coordinator:
                 worker.verdict = message["reason"]
             case "policy_lost":
                 self._on_policy_lost(worker, message["reason"])
-            case "policy_error" | "policy_gone":
+            case "policy_error" | "policy_gone" | "changed":
                 self._error = self._error or as_error(message)
             case "video_error":
                 self._error = self._error or StoreError(
@@ -304,7 +304,7 @@ class Coordinator:
 
     def _on_host_messages(self, host: HostProcess) -> None:
         for message in host.child.channel.receive_all():
-            if message["type"] in ("policy_error", "policy_gone", "load_error"):
+            if message["type"] in ("policy_error", "policy_gone", "load_error", "changed"):
                 self._error = self._error or as_error(message)
             elif message["type"] == "ready":
                 self._startup += message["startup"]
@@ -327,7 +327,7 @@ class Coordinator:
             )
             return
         self._tell(f"{ending}: starting it again, its episodes with it")
-        another = HostProcess(host.recipe, host.bell, host.generation + 1)
+        another = host.again()
         self._hosts[self._hosts.index(host)] = another
         self._watch_host(another)
         for worker in self._workers.values():

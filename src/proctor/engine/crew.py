@@ -28,6 +28,8 @@ class WorkerRecipe:
     env: dict[str, Any]
     spec: dict[str, Any]
     policy_spec: dict[str, Any]
+    benchmark_identity: dict[str, Any]
+    policy_identity: dict[str, Any]
     logs: Path
     environment: Mapping[str, str]
     policy: str | None = None
@@ -58,6 +60,8 @@ class Worker:
             spec=recipe.spec,
             policy_spec=recipe.policy_spec,
             spawned=now(),
+            benchmark_identity=recipe.benchmark_identity,
+            policy_identity=recipe.policy_identity,
             policy=recipe.policy,
             policy_settings=recipe.policy_settings,
             fps=recipe.fps,

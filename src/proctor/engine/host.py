@@ -22,12 +22,14 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
+from proctor.engine.messages import Channel, ChannelClosed, Message, changed, policy_fault
 from proctor.engine.patience import Patience
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
 from proctor.errors import PolicyError, PolicyLostError, ProctorError, RunError
+from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
+from proctor.store.identity import change, policy_code, policy_identity
 
 CELL_BYTES = 64
 MOST_LANES = 63
@@ -234,8 +236,17 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     try:
         benchmark = BenchmarkSpec.from_wire(boot["benchmark"])
         policy_class: type[Policy] = load_object(boot["policy"])
-        policy = policy_class.from_settings(policy_class.Settings(**boot["settings"]), benchmark)
+        settings = policy_class.Settings(**boot["settings"])
+        code = policy_code(boot["policy"], settings)
+        policy = policy_class.from_settings(settings, benchmark)
         spec = policy.spec
+        identity = policy_identity(code, spec)
+        problem = change("policy", code, policy_code(boot["policy"], settings))  # edited while it was loaded
+        if boot["expected"] is not None:
+            problem = problem or change("policy", boot["expected"], identity)
+        if problem is not None:
+            channel.send(changed(problem))
+            return
         if spec.env_processors is not None:
             before = BenchmarkSpec.from_wire(boot["before_processors"])
             benchmark = spec_behind(named_processors(spec.env_processors), before)
@@ -259,6 +270,8 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         {
             "type": "ready",
             "spec": spec.to_wire(),
+            "identity": identity,
+            "versions": interpreter_versions(),
             "cost": None if policy.cost is None else policy.cost._asdict(),
             "startup": now() - boot["spawned"],
         }

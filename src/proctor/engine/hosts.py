@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.messages import ChannelClosed
+from proctor.engine.messages import ChannelClosed, as_error
 from proctor.engine.transport import PhaseCell, Slot, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import overdue
@@ -37,6 +37,8 @@ class HostRecipe:
     before_processors: dict[str, Any]
     log: Path
     python: str | None = None
+    expected: dict[str, Any] | None = None
+    """The identity that a host must have which is started in place of another."""
 
 
 class HostProcess:
@@ -46,6 +48,8 @@ class HostProcess:
         self.recipe, self.bell, self.generation = recipe, bell, generation
         self.startup = 0.0
         self.cost: Cost | None = None
+        self.identity: dict[str, Any] = recipe.expected or {}
+        self.versions: dict[str, str] = {}
         self.verdict: str | None = None
         memory = new_memory("proctor-host", HOST_MEMORY)
         self._shared = mmap.mmap(memory, HOST_MEMORY)
@@ -56,6 +60,7 @@ class HostProcess:
             "benchmark": recipe.benchmark,
             "before_processors": recipe.before_processors,
             "generation": generation,
+            "expected": recipe.expected,
             "spawned": now(),
         }
         self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
@@ -78,9 +83,12 @@ class HostProcess:
                     message, _ = self.child.channel.receive()
                     if message["type"] == "ready":
                         self.startup = message["startup"]
+                        self.identity, self.versions = message["identity"], message["versions"]
                         self.cost = Cost(**message["cost"]) if message["cost"] else None
                         return PolicySpec.from_wire(message["spec"])
                     problem = message["message"]
+                    if message["type"] == "changed":
+                        raise as_error(message)
                     if message["usage"]:
                         raise UsageError(problem)
                     raise UsageError(f"the policy could not be loaded: {problem} (more in {self.child.log})")
@@ -99,6 +107,10 @@ class HostProcess:
             reason = self.overdue(limits)
             if reason is not None:
                 raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+
+    def again(self) -> HostProcess:
+        """Start another in its place, which must turn out to hold the very same policy."""
+        return HostProcess(replace(self.recipe, expected=self.identity), self.bell, self.generation + 1)
 
     def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from proctor.errors import PolicyError, PolicyHostError, RunError
+from proctor.errors import ChangedError, PolicyError, PolicyHostError, RunError
 
 Message = dict[str, Any]
 
@@ -98,10 +98,15 @@ def policy_fault(error: RunError) -> Message:
     return {"type": kind, "message": clip(str(error), 4000)}
 
 
+def changed(message: str) -> Message:
+    """Return the message that a process found another policy or benchmark than the run began with."""
+    return {"type": "changed", "message": clip(message, 4000)}
+
+
 def as_error(message: Message) -> RunError:
-    """Return the error that `policy_fault` told of."""
-    kind = PolicyHostError if message["type"] == "policy_gone" else PolicyError
-    return kind(message["message"])
+    """Return the error that `policy_fault` or `changed` told of."""
+    kinds: dict[str, type[RunError]] = {"policy_gone": PolicyHostError, "changed": ChangedError}
+    return kinds.get(message["type"], PolicyError)(message["message"])
 
 
 def clip(text: str, most: int = 8000) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
-from proctor.benchmarks.processors import names_in_identity, processors_for, spec_behind
+from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
@@ -28,8 +27,22 @@ from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
+from proctor.machine.versions import (
+    HASH_SEED,
+    cpu_kind,
+    interpreter_versions,
+    numeric_environment,
+    own_hash_seed,
+)
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.identity import UNKNOWN, Identity, cpu_kind, identity_fields
+from proctor.store.identity import (
+    Identity,
+    differences,
+    identity_fields,
+    known_again,
+    policy_code,
+    policy_identity,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,9 @@ class Served:
     """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
 
     spec: PolicySpec
+    identity: dict[str, Any]
+    versions: dict[str, str]
+    """Of the interpreter that holds it."""
     policy: Policy | None = None
     hosts: Sequence[HostProcess] = ()
 
@@ -120,7 +136,7 @@ class Preparation:
             self.spec = self._spec_behind(served.spec.env_processors)
             check_fit(served.spec, self.spec)
             renderer, videos = self._choose_renderer(served, tell, find)
-            return Ready(served, renderer, self._identity(served.spec, renderer), videos, self._notes(served.spec))
+            return Ready(served, renderer, self._identity(served, renderer), videos, self._notes(served.spec))
         except BaseException:
             served.stop(0.0)
             raise
@@ -137,29 +153,34 @@ class Preparation:
         simulator starts. A light policy is cheap enough to be made here, only to be asked.
         """
         if self.live is not None:
-            return Served(self.live.spec, policy=self.live)
+            return self._here(policy_code("", self._policy_settings), self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
         settings = self._policy_settings
         inline = not self._settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
+            code = policy_code(self._policy_path, settings)
             policy = policy_class.from_settings(settings, self.spec)
             if inline or settings.placement != "central":
-                return Served(policy.spec, policy=policy)
+                return self._here(code, policy)
         # All start loading before the first is waited for.
         hosts = [HostProcess(recipe, new_bell(stack), generation=1) for recipe in self._host_recipes()]
         try:
             specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
-            for spec, host in zip(specs, hosts, strict=True):
-                if (spec.identity, spec.batch) != (specs[0].identity, specs[0].batch):
+            for host in hosts:
+                for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
                     raise UsageError(
-                        f"--policy.device names devices that give different bits: {specs[0].identity} and "
-                        f"{spec.identity} ({host.recipe.settings.get('device')}). Use devices of one kind."
+                        f"--policy.device names devices that give different bits: {key} is {first} and {other} "
+                        f"({host.recipe.settings.get('device')}). Use devices of one kind."
                     )
         except BaseException:
             for host in hosts:
                 host.stop(0.0)
             raise
-        return Served(specs[0], hosts=hosts)
+        return Served(specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
+
+    @staticmethod
+    def _here(code: dict[str, Any], policy: Policy) -> Served:
+        return Served(policy.spec, policy_identity(code, policy.spec), interpreter_versions(), policy=policy)
 
     def _host_recipes(self) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
@@ -191,7 +212,7 @@ class Preparation:
         if asked == "central":
             return served
         served.stop(1.0)
-        return Served(served.spec)
+        return dataclasses.replace(served, hosts=())
 
     def _choose_renderer(
         self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
@@ -222,35 +243,26 @@ class Preparation:
         repeats = repeats_note(plan)
         return spec.notes if repeats is None else (*spec.notes, repeats)
 
-    def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
-        looks = View.of(spec, self.spec).drawn
-        fingerprint = spec.fingerprint
-        if fingerprint is None:
-            # Nobody can tell whether it is the same policy next time: such a run is never resumed.
-            fingerprint = f"{UNKNOWN} {uuid.uuid4()}"
-        tasks = self.facts.tasks
-        return cast(
-            Identity,
-            to_plain(
-                {
-                    "env": identity_fields(self._settings.env),
-                    "tasks": [task.name for task in tasks],
-                    "prompts": [task.prompt for task in tasks],
-                    "seed": self._settings.seed,
-                    "policy": {
-                        "type": self._settings.policy.type,
-                        "fingerprint": fingerprint,
-                        "batch": spec.batch,
-                        "env_processors": names_in_identity(spec.env_processors),
-                        **spec.identity,
-                    },
-                    "rename_map": self._settings.rename_map,
-                    "renderer": renderer.name if renderer is not None and looks else None,
-                    "cpu": cpu_kind(),
-                    "versions": self.facts.versions,
-                }
-            ),
-        )
+    def _identity(self, served: Served, renderer: Renderer | None) -> Identity:
+        """Return all that the results depend on: every setting that is not marked, and what each part tells of itself."""
+        settings, facts = self._settings, self.facts
+        looks = View.of(served.spec, self.spec).drawn
+        benchmark = {key: value for key, value in facts.identity.items() if key != "versions"}
+        in_this_process = self.live is not None or not settings.eval.use_async_envs
+        return {
+            **identity_fields(settings),
+            "env": benchmark,
+            "spec": to_plain(facts.spec.to_wire()),
+            "tasks": [to_plain(task.to_wire()) for task in facts.tasks],
+            "policy": {**known_again(served.identity), "versions": served.versions},
+            "renderer": renderer.name if renderer is not None and looks else None,
+            "machine": {
+                **cpu_kind(),
+                "environment": numeric_environment(),
+                "hash_seed": own_hash_seed() if in_this_process else HASH_SEED,
+            },
+            "versions": facts.versions,
+        }
 
     def recipe(self, ready: Ready, served: Served) -> WorkerRecipe:
         """Return what a worker needs to start."""
@@ -261,6 +273,8 @@ class Preparation:
             env=to_plain(s.env),
             spec=self.spec.to_wire(),
             policy_spec=served.spec.to_wire(),
+            benchmark_identity=self.facts.identity,
+            policy_identity=served.identity,
             logs=self._logs,
             environment=self._gl_environment(ready.renderer),
             policy=self._policy_path if in_worker else None,

@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, Message, clip, policy_fault
+from proctor.engine.messages import Channel, Message, changed, clip, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
-from proctor.errors import PolicyLostError, RunError
+from proctor.errors import ChangedError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
+from proctor.store.identity import benchmark_identity, change, policy_code, policy_identity
 from proctor.store.records import EpisodeRecord
 
 
@@ -38,6 +39,8 @@ class WorkerBoot:
     spec: dict[str, Any]
     policy_spec: dict[str, Any]
     spawned: float
+    benchmark_identity: dict[str, Any]
+    policy_identity: dict[str, Any]
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
@@ -114,7 +117,12 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
     spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
     view = View.of(policy_spec, spec)
-    actor = _actor(settings, spec, slot, host_bell)
+    try:
+        _prove_benchmark(settings, benchmark)
+        actor = _actor(settings, spec, slot, host_bell)
+    except ChangedError as error:
+        channel.send(changed(str(error)))
+        return
     stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
@@ -150,10 +158,25 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
+def _prove_benchmark(settings: WorkerBoot, benchmark: Benchmark) -> None:
+    """Raise `ChangedError` if this process has loaded another benchmark than the run began with."""
+    expected = settings.benchmark_identity
+    now = benchmark_identity(settings.benchmark, benchmark.settings, expected["versions"], expected["modules"])
+    _check("benchmark", expected, now)
+
+
+def _check(what: str, expected: dict[str, Any], now: dict[str, Any]) -> None:
+    problem = change(what, expected, now)
+    if problem is not None:
+        raise ChangedError(problem)
+
+
 def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     policy_class: type[Policy] = load_object(settings.policy)
     own_settings = policy_class.Settings(**(settings.policy_settings or {}))
     policy = policy_class.rebuild(own_settings, spec, PolicySpec.from_wire(settings.policy_spec))
+    now = policy_identity(policy_code(settings.policy, own_settings), policy.spec)
+    _check("policy", settings.policy_identity, now)
     return LocalActor(policy, spec.action_size)

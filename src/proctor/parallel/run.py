@@ -11,7 +11,7 @@ from proctor.config.files import CONFIG_FILE
 from proctor.config.interpreter import package_environment
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.child import ONE_THREAD
+from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
 from proctor.engine.events import RunStart, Watcher
 from proctor.engine.hosts import Interrupted
@@ -162,7 +162,7 @@ class _Parallel:
                 "--report_to=none",
                 "--wandb.enable=false",
             ],
-            environment={**package_environment(), **ONE_THREAD, **settled.shard_environment(number)},
+            environment={**package_environment(), **STEADY, **settled.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",
         )
 

@@ -11,17 +11,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Task
+from proctor.config.contents import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import PolicySettings
 from proctor.errors import UsageError
@@ -107,7 +106,7 @@ class PythonPolicy(Policy):
             found = found(**arguments)
         elif settings.kwargs:
             raise UsageError(f"--policy.kwargs go to a class's constructor, and {settings.path} is not a class.")
-        return cls(as_policy(found, settings.path), _source_fingerprint(settings))
+        return cls(as_policy(found, settings.path), _fingerprint(settings))
 
     @property
     def spec(self) -> PolicySpec:
@@ -162,37 +161,9 @@ def _to_numpy(action: Any) -> np.ndarray[Any, Any]:
     return np.asarray(action)
 
 
-def _source_fingerprint(settings: PythonPolicySettings) -> str:
-    # Not where the file lies, but what it holds: a run can be resumed from another directory or machine.
-    where, _, name = (settings.path or "").rpartition(":")
-    if where.endswith(".py"):
-        source = Path(where).expanduser()
-    else:
-        spec = importlib.util.find_spec(where)
-        source = Path(spec.origin) if spec is not None and spec.origin else Path(where)
-    # A checkpoint given as an argument decides the behaviour as much as the source does, wherever it lies.
-    hashes = {key: _file_hash(Path(value)) for key, value in settings.kwargs.items() if names_a_file(value)}
-    arguments = {key: Path(value).name if key in hashes else value for key, value in settings.kwargs.items()}
-    parts = [name, json.dumps(arguments, sort_keys=True, default=str), _file_hash(source)]
-    parts += [hashes.get(key, "") for key, value in settings.kwargs.items() if isinstance(value, str)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def names_a_file(value: Any) -> bool:
-    """Whether an argument of a policy is the path of a file or a directory that is there.
-
-    A mere word is no directory, even if one of that name happens to lie here.
-    """
-    return isinstance(value, str) and (Path(value).is_file() or ("/" in value and Path(value).is_dir()))
-
-
-def _file_hash(path: Path) -> str:
-    """Return the hash of a file, or of all files of a directory; nothing if there is no such thing."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return ",".join(f"{file.relative_to(path)}={_file_hash(file)}" for file in files)
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
+def _fingerprint(settings: PythonPolicySettings) -> str:
+    # Not where files lie, but what they hold: a run can be resumed from another directory or machine. A checkpoint
+    # given as an argument decides the behaviour as much as the source does.
+    path = settings.path or ""
+    parts = [path.rpartition(":")[2], source_hash(path), by_content(settings.kwargs)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

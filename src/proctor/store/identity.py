@@ -1,15 +1,23 @@
-"""What must match for a run to be resumed or merged, and the words for a difference."""
+"""What must match for a run to be resumed or merged, and the words for a difference.
+
+Identity is the default: every setting of every section, and all that the benchmark, the policy and the machine
+tell of themselves. The only way out is the marker `EXECUTION` beside a setting. Files count by their content.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import platform
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from proctor.config.settings import EXECUTION
+from proctor.config.contents import by_content, source_hash
+from proctor.config.settings import EnvSettings, PolicySettings, deciding
+from proctor.config.wire import to_plain
 from proctor.errors import IdentityError
+from proctor.machine.versions import installed_versions
+from proctor.policies.protocol import PolicySpec
 
 Identity = dict[str, Any]
 
@@ -20,24 +28,83 @@ UNKNOWN = "unknown"
 
 
 def identity_fields(settings: Any) -> dict[str, Any]:
-    """Return a settings dataclass's values that can change a result: all not marked as execution."""
-    hints = get_type_hints(type(settings), include_extras=True)
+    """Return a settings dataclass's values that can change a result: all not marked as execution.
+
+    A section is looked into; one of which nothing is left is left out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in deciding(settings).items():
+        section = dataclasses.is_dataclass(value)
+        found[name] = identity_fields(value) if section else by_content(value)
+        if section and not found[name]:
+            del found[name]
+    return found
+
+
+def benchmark_identity(
+    path: str, settings: EnvSettings, distributions: Iterable[str], modules: Iterable[str]
+) -> dict[str, Any]:
+    """Return what a benchmark is, as any process that is about to use it can find out for itself.
+
+    Args:
+        path: where its class is.
+        settings: its settings.
+        distributions: installed packages whose versions change a trajectory.
+        modules: code of the user's own behind it, besides the class.
+    """
     return {
-        field.name: getattr(settings, field.name)
-        for field in dataclasses.fields(settings)
-        if EXECUTION not in get_args(hints[field.name])
+        **identity_fields(settings),
+        "source": source_hash(path),
+        "modules": {module: source_hash(f"{module}:") for module in modules},
+        "versions": installed_versions(distributions),
     }
 
 
-def cpu_kind() -> str:
-    """Return the processor's architecture and model: maths libraries choose their kernels by it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return f"{platform.machine()} {line.partition(':')[2].strip()}"
-    except OSError:
-        pass
-    return platform.machine()
+def policy_code(path: str, settings: PolicySettings) -> dict[str, Any]:
+    """Return what a policy is loaded from, found out before it is loaded; `path` is where its class is."""
+    return {**identity_fields(settings), "source": source_hash(path) if path else None}
+
+
+def policy_identity(code: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:
+    """Return what a loaded policy is, as the process that has loaded it finds out."""
+    processors = spec.env_processors
+    plain: dict[str, Any] = to_plain(
+        {
+            **code,
+            "fingerprint": spec.fingerprint,
+            "batch": spec.batch,
+            "env_processors": None if processors is None else [_processor(name) for name in processors],
+            **spec.identity,
+        }
+    )
+    return plain
+
+
+def _processor(path: str) -> str:
+    named: str = by_content(path)
+    return named if named != path else f"{path} {source_hash(path) or ''}".strip()
+
+
+def known_again(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy's identity for a run: where nobody can tell that it is the same next time, one of its own."""
+    if policy["fingerprint"] is not None:
+        return dict(policy)
+    return {**policy, "fingerprint": f"{UNKNOWN} {uuid.uuid4()}"}
+
+
+def change(what: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Say that a policy or benchmark is no longer what a run began with; `None` if it is.
+
+    Every process proves this before it does any work, so that none can put another policy's episodes into a run.
+    """
+    apart = differences(dict(expected), dict(now))
+    if not apart:
+        return None
+    key, before, after = apart[0]
+    return (
+        f"the {what} is not what this run began with: {key} was {before} and is {after}. Put it back and run the "
+        "same command again, or evaluate the new one in a new --output_dir."
+    )
 
 
 def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
-import proctor
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.store.atomic import write_json
 from proctor.store.episodes import EpisodeTable
@@ -58,9 +56,7 @@ def counted(plan: Sequence[Episode], table: EpisodeTable) -> Sequence[Episode]:
 
 def _versions(identity: Identity) -> dict[str, str]:
     return {
-        "proctor": proctor.__version__,
-        "python": platform.python_version(),
         **identity["versions"],
         **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
-        "cpu": identity["cpu"],
+        "cpu": identity["machine"]["cpu"],
     }

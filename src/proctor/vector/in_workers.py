@@ -16,7 +16,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 
 from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.config.interpreter import describe_exit
-from proctor.engine.child import ONE_THREAD
+from proctor.engine.child import STEADY
 from proctor.errors import SimulatorError
 from proctor.vector.drawing import gl_variables
 from proctor.vector.factory import EnvFactory
@@ -91,7 +91,7 @@ class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
 
     def _start(self) -> None:
         first = self.factories[0]
-        variables = {**ONE_THREAD, **gl_variables(first.load(), BenchmarkSpec.from_wire(first.spec))}
+        variables = {**STEADY, **gl_variables(first.load(), BenchmarkSpec.from_wire(first.spec))}
         workers = [replace(factory, environment=variables) for factory in self.factories]
         _preload()
         with self._watched(), self._opening(), _without_main():

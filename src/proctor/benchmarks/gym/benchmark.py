@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Simulator, Task
+from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings
 from proctor.errors import UsageError
 
@@ -105,9 +106,17 @@ class Gym(Benchmark):
         from proctor.benchmarks.gym.telling import distributions_behind
 
         # Who has not been asked yet is not opened for this.
-        modules = {one.module for one in self.__dict__.get("_told", {}).values()}
+        modules = {
+            module.partition(".")[0] for one in self.__dict__.get("_told", {}).values() for module in one.modules
+        }
         modules.update(package.partition(".")[0] for package in comma_list(self.settings.package))
         return sorted({"gymnasium", "numpy", *distributions_behind(modules)})
+
+    def modules(self) -> Sequence[str]:
+        """The environment's and its wrappers' modules, and the packages that register it."""
+        told = self.__dict__.get("_told", {}).values()
+        named = {*comma_list(self.settings.package), *(module for one in told for module in one.modules)}
+        return sorted(filter(is_own, named))
 
     def check_installed(self) -> None:
         """Say how to get Gymnasium if it is not there."""

@@ -44,7 +44,7 @@ class Told:
     fps: int
     no_frames: str
     draws_on_look: bool
-    module: str
+    modules: tuple[str, ...]
 
 
 def ask(opening: Opening, render_as: str = "") -> Told:
@@ -78,10 +78,18 @@ def ask(opening: Opening, render_as: str = "") -> Told:
             fps=round(env.metadata.get("render_fps") or 30),
             no_frames=no_frames,
             draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
-            module=type(env.unwrapped).__module__.partition(".")[0],
+            modules=_modules(env),
         )
     finally:
         env.close()
+
+
+def _modules(env: Any) -> tuple[str, ...]:
+    """Return where the classes of an environment and of its wrappers are."""
+    layers = [env]
+    while layers[-1] is not env.unwrapped:
+        layers.append(layers[-1].env)
+    return tuple(sorted({type(layer).__module__ for layer in layers}))
 
 
 def _frame(env: Any, task: str) -> tuple[Feature | None, str]:

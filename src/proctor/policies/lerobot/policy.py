@@ -24,9 +24,13 @@ class LeRobotSettings(PolicySettings):
 
     OPEN: ClassVar[str | None] = "overrides"
 
-    device: Annotated[str | None, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"] = None
+    # What these name is in the fingerprint, and what these choose in the spec's identity.
+    path: Annotated[str | None, EXECUTION, "directory or hub id of a checkpoint"] = None
+    device: Annotated[
+        str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
+    ] = None
     batch_size: Annotated[
-        int, AtLeast(0), "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
+        int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
     ] = 0
     overrides: Annotated[
         dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."

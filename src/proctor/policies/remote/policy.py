@@ -36,6 +36,8 @@ _LANES = 16
 class RemotePolicySettings(PolicySettings):
     """`--policy.*` of a policy server."""
 
+    # Where the server is does not matter; what it serves is in the fingerprint, as far as it says so.
+    path: Annotated[str | None, EXECUTION, "ws://HOST:PORT"] = None
     protocol: Annotated[Literal["openpi", "vla-eval"], "what the server speaks"] = "openpi"
     keys: Annotated[
         dict[str, str],
@@ -150,7 +152,8 @@ class RemotePolicy(Policy):
     def _open(self, episode: Conversation) -> None:
         connection, metadata = Connection.patiently(self._address, self._dialect.greet)
         try:
-            same = self._spec_by(metadata).fingerprint == self.spec.fingerprint
+            now = self._spec_by(metadata)
+            same = (now.fingerprint, now.identity) == (self.spec.fingerprint, self.spec.identity)
         except UsageError:
             same = False
         if not same:

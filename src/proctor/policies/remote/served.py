@@ -31,9 +31,17 @@ WINDOW = "proctor/window"
 """How many steps each array holds, oldest first; more than one adds a leading axis."""
 
 
-def metadata_of(spec: PolicySpec, benchmark: str, cpu: str) -> dict[str, Any]:
-    """Return the metadata that a server begins each connection with."""
-    return {SERVED: {"version": proctor.__version__, "benchmark": benchmark, "cpu": cpu, "spec": spec.to_wire()}}
+def metadata_of(spec: PolicySpec, benchmark: str, identity: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata that a server begins each connection with; `identity` is the policy's and its machine's."""
+    words = json.dumps(identity, sort_keys=True).encode()
+    return {
+        SERVED: {
+            "version": proctor.__version__,
+            "benchmark": benchmark,
+            "identity": hashlib.sha256(words).hexdigest()[:32],
+            "spec": spec.to_wire(),
+        }
+    }
 
 
 def served_spec(
@@ -42,7 +50,7 @@ def served_spec(
     """Return the spec of a served policy as its client's: the server's own, and what the way to it changes."""
     try:
         spec = PolicySpec.from_wire(said["spec"])
-        where = {"served_batch": str(spec.batch), "served_cpu": str(said["cpu"])}
+        where = {"served_batch": str(spec.batch), "served_identity": str(said["identity"])}
     except (KeyError, TypeError, ValueError):
         version = said.get("version") if isinstance(said, dict) else None
         raise UsageError(

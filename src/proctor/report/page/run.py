@@ -151,4 +151,4 @@ def _versions(result: Path, identity: Identity) -> dict[str, str]:
     try:
         return dict(json.loads(result.read_text(encoding="utf-8"))["versions"])
     except (OSError, ValueError, KeyError, TypeError):
-        return {**identity["versions"], "cpu": identity["cpu"]}
+        return {**identity["versions"], "cpu": identity["machine"]["cpu"]}

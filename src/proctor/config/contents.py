@@ -1,0 +1,182 @@
+"""What settings name, by its content: where a file lies is no matter of a result, what it holds is.
+
+A run's identity holds hashes made here instead of paths. So an edited file is another policy or benchmark although
+its name is the same, and an unchanged one is the same in any folder, on any machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.machinery import all_suffixes
+from pathlib import Path
+from typing import Any
+
+from proctor.config.wire import to_plain
+
+_PROCTOR = "proctor"
+
+
+def by_content(value: Any) -> Any:
+    """Return plain values in which every file, directory or `file.py:Name` that is there stands as its hash.
+
+    It looks into maps and lists at any depth, so that no setting has to be known here.
+    """
+    if isinstance(value, dict):
+        return {str(key): by_content(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [by_content(item) for item in value]
+    if isinstance(value, str | Path):
+        text = str(value)
+        where, colon, name = text.rpartition(":")
+        if colon and where.endswith(".py") and _there(where).is_file():
+            return f"source {source_hash(text)}:{name}"
+        return f"content {content_hash(_there(text))}" if names_a_file(text) else text
+    return to_plain(value)
+
+
+def names_a_file(value: Any) -> bool:
+    """Whether a value is the path of a file or a directory that is there.
+
+    A mere word is no directory, even if one of that name happens to lie here.
+    """
+    if not isinstance(value, str | Path):
+        return False
+    path, text = _there(value), str(value)
+    try:
+        return path.is_file() or ("/" in text and path.is_dir())
+    except (OSError, ValueError):  # longer than any name, or with a zero in it
+        return False
+
+
+def files_named_in(value: Any) -> Iterator[str]:
+    """Yield every path in plain values that names a file or directory that is there, at any depth."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from files_named_in(item)
+    elif names_a_file(value):
+        yield str(value)
+
+
+def content_hash(path: Path) -> str:
+    """Return the hash of a file, or of a directory's files and their relative names."""
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return _combined((file.relative_to(path).as_posix(), content_hash(file)) for file in files)
+
+
+def source_hash(path: str) -> str | None:
+    """Return the hash of the code behind `file.py:Name` or `module:Name`: its file and what that imports.
+
+    Followed are imports of the user's own files and of the same package; installed packages are known by their
+    versions. Proctor's own code has no hash: its version is part of every run.
+
+    Args:
+        path: as `config.registry.load_object` takes it.
+    """
+    where = path.rpartition(":")[0]
+    if where.endswith(".py"):
+        start = _there(where).resolve()
+        return _combined((name, content_hash(file)) for name, file in _reached(start, start.parent, ""))
+    package = where.partition(".")[0]
+    if package == _PROCTOR:
+        return None
+    spec = importlib.util.find_spec(where)
+    if spec is None or spec.origin is None:
+        return None
+    start = Path(spec.origin).resolve()
+    levels = where.count(".") + (start.stem == "__init__")
+    return _combined((name, content_hash(file)) for name, file in _reached(start, start.parents[levels], package))
+
+
+def is_own(module: str) -> bool:
+    """Whether a module is the user's own code: neither installed, nor the standard library's, nor Proctor's."""
+    top = module.partition(".")[0]
+    spec = None if top in sys.stdlib_module_names or top == _PROCTOR else importlib.util.find_spec(top)
+    places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec is not None else []
+    return bool(places) and not any(_is_installed(Path(place).resolve().parent) for place in places)
+
+
+def _there(value: str | Path) -> Path:
+    return Path(value).expanduser()
+
+
+def _combined(parts: Iterator[tuple[str, str]] | Any) -> str:
+    whole = hashlib.sha256()
+    for name, content in parts:
+        whole.update(f"{len(name.encode())}:".encode() + name.encode() + content.encode())
+    return whole.hexdigest()
+
+
+def _reached(start: Path, root: Path, package: str) -> list[tuple[str, Path]]:
+    """Return every file that a module imports, directly or not, by name. Imports inside functions count too."""
+    found: dict[Path, str] = {start: ""}
+    waiting = [start]
+    while waiting:
+        file = waiting.pop()
+        for name in _imported(file, root):
+            for part, module in _files_of(name, root, package):
+                if module not in found:
+                    found[module] = part
+                    waiting.append(module)
+    return sorted((name, file) for file, name in found.items())
+
+
+def _imported(file: Path, root: Path) -> Iterator[str]:
+    """Yield the dotted names that a file may import."""
+    if file.suffix != ".py":
+        return
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # loading it says what is wrong
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                folder = file.parents[min(node.level, len(file.parents)) - 1]
+                if not folder.is_relative_to(root):
+                    continue
+                base = ".".join([*folder.relative_to(root).parts, *([base] if base else [])])
+            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def _files_of(name: str, root: Path, package: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files of a dotted name, packages first; nothing of what is installed or the standard library's."""
+    parts = name.split(".")
+    if parts[0] == _PROCTOR or parts[0] in sys.stdlib_module_names:
+        return
+    for place in dict.fromkeys([root, *(Path(entry or ".").resolve() for entry in sys.path)]):
+        first = _file_in(place, parts[0])
+        if first is None and not (place / parts[0]).is_dir():
+            continue
+        if parts[0] != package and _is_installed(place):
+            return
+        folder = place
+        for depth, part in enumerate(parts, start=1):
+            module = _file_in(folder, part)
+            if module is not None:
+                yield ".".join(parts[:depth]), module
+            folder = folder / part
+        return
+
+
+def _file_in(folder: Path, name: str) -> Path | None:
+    candidates = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
+    return next((file.resolve() for file in candidates if file.is_file()), None)
+
+
+def _is_installed(place: Path) -> bool:
+    if {"site-packages", "dist-packages"} & set(place.parts):
+        return True
+    return str(place) in {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
