@@ -6,10 +6,8 @@ A benchmark names its own (`Benchmark.get_env_processors`); a policy that wants 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np

@@ -259,7 +259,7 @@ class Benchmark(ABC):
     def modules(self) -> Sequence[str]:
         """Return the modules of the user's own, besides this class's, whose code makes the simulators.
 
-        A run knows them by their content. This class's own file, and what that imports, is known without being named.
+        A run knows them by their content. This class's own file, and what that imports, need not be named.
         """
         return ()
 

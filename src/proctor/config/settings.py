@@ -1,8 +1,8 @@
 """The typed settings of a run: plain frozen dataclasses, so that a worker reads them without pydantic.
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
-on settings that may change between a run and its resume because they cannot change what an episode yields. Everything
-else, in every section and in those of other packages, is identity (`store/identity.py`).
+on settings that may change between a run and its resume because they cannot change what an episode yields.
+Everything else, in every section and in those of other packages, is identity (`store/identity.py`).
 Names are LeRobot's wherever LeRobot has the thing.
 """
 

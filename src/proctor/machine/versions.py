@@ -14,9 +14,10 @@ HASH_SEED = "0"
 """Python's hash seed in every child: the order of a set of strings must not differ from run to run."""
 
 _LIBRARIES = (
-    "NPY_", "NUMPY_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "OMP_", "GOMP_", "KMP_", "VECLIB_", "NUMEXPR_", "DNNL_",
-    "ONEDNN_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_", "HIP_", "ROC", "MIOPEN_",
-    "XLA_", "JAX_", "TF_", "MUJOCO_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "__GL", "GLIBC_TUNABLES", "LD_PRELOAD",
+    "NPY_", "NUMPY_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "OMP_", "GOMP_", "KMP_", "VECLIB_", "NUMEXPR_",
+    "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_", "HIP_", "ROC",
+    "MIOPEN_", "XLA_", "JAX_", "TF_", "MUJOCO_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "__GL", "GLIBC_TUNABLES",
+    "LD_PRELOAD",
 )  # fmt: skip
 """How the environment variables begin by which maths and graphics libraries choose how they compute."""
 
@@ -24,7 +25,7 @@ _HARMLESS = {
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "MUJOCO_GL",
     "MUJOCO_EGL_DEVICE_ID", "TORCH_HOME", "MESA_SHADER_CACHE_DIR", "TF_CPP_MIN_LOG_LEVEL",
 }  # fmt: skip
-"""Of those, the ones that say where a thing lies or is done. The GPU's kind and the renderer are known by themselves."""
+"""Of those, the ones that say where a thing lies or is done: the GPU's kind and the renderer are known anyway."""
 
 
 def interpreter_versions() -> dict[str, str]:

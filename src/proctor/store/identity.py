@@ -86,7 +86,7 @@ def _processor(path: str) -> str:
 
 
 def known_again(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's identity for a run: where nobody can tell that it is the same next time, one of its own."""
+    """Return a policy's identity for a run: one of its own where nobody can tell that it is the same next time."""
     if policy["fingerprint"] is not None:
         return dict(policy)
     return {**policy, "fingerprint": f"{UNKNOWN} {uuid.uuid4()}"}

@@ -32,7 +32,7 @@ WINDOW = "proctor/window"
 
 
 def metadata_of(spec: PolicySpec, benchmark: str, identity: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata that a server begins each connection with; `identity` is the policy's and its machine's."""
+    """Return the metadata that each connection begins with; `identity` is the policy's and its machine's."""
     words = json.dumps(identity, sort_keys=True).encode()
     return {
         SERVED: {
