@@ -244,7 +244,7 @@ class Preparation:
         return spec.notes if repeats is None else (*spec.notes, repeats)
 
     def _identity(self, served: Served, renderer: Renderer | None) -> Identity:
-        """Return all that results depend on: every setting that is not marked, and what each part says of itself."""
+        """Return all that results depend on: every unmarked setting, and what each part says of itself."""
         settings, facts = self._settings, self.facts
         looks = View.of(served.spec, self.spec).drawn
         benchmark = {key: value for key, value in facts.identity.items() if key != "versions"}

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
+from proctor.config.contents import content_hash
 from proctor.errors import UsageError
 
 REPOSITORY = "lerobot/libero-assets"
@@ -81,11 +82,7 @@ def package_root() -> Path:
 
 
 def fingerprint(root: Path) -> str:
-    """Return a hash of a tree: every file's name and size, and the text of every model description.
-
-    Meshes and textures are not read, only measured, so that it takes milliseconds. Where the tree lies does not
-    matter.
-    """
+    """Return a hash of a tree: every file's name and content. Where the tree lies does not matter."""
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
@@ -95,9 +92,7 @@ def fingerprint(root: Path) -> str:
             or not path.is_file()
         ):
             continue  # what the hub and git add
-        digest.update(f"{name.as_posix()}\0{path.stat().st_size}\0".encode())
-        if path.suffix == ".xml":
-            digest.update(path.read_bytes())
+        digest.update(f"{name.as_posix()}\0{content_hash(path)}\0".encode())
     return digest.hexdigest()[:16]
 
 
