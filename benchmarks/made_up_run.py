@@ -148,12 +148,11 @@ def _identity(kind: MadeUp, tasks: Sequence[Task]) -> dict[str, Any]:
     return {
         "seed": 1000,
         "env": {"type": "metaworld", "obs_type": "pixels_agent_pos", "camera_name": "corner2"},
-        "tasks": [task.name for task in tasks],
-        "prompts": "9f3a1c",
+        "tasks": [task.to_wire() for task in tasks],
         "policy": {"type": "lerobot", "fingerprint": f"sha256:{kind.policy}", "batch": 1},
         "rename_map": {},
         "renderer": "llvmpipe (LLVM 15.0.6, 256 bits)",
-        "cpu": "x86_64 Made Up CPU @ 2.00GHz",
+        "machine": {"cpu": "x86_64 Made Up CPU @ 2.00GHz"},
         "versions": {"metaworld": "3.1.1", "mujoco": "3.3.0", "gymnasium": "1.4.0", "numpy": "2.4.6"},
     }
 

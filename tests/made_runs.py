@@ -69,14 +69,13 @@ def make_run(
         table.set_meta(
             "identity",
             {
-                "env": {"type": "made", "task": ",".join(outcomes), "obs_type": "state"},
-                "tasks": [task.name for task in tasks],
-                "prompts": [task.prompt for task in tasks],
+                "env": {"type": "made", "obs_type": "state"},
+                "tasks": [task.to_wire() for task in tasks],
                 "seed": seed,
                 "policy": {"type": "python", "fingerprint": path.name},
                 "rename_map": {},
                 "renderer": None,
-                "cpu": "some",
+                "machine": {"cpu": "some"},
                 "versions": {"mujoco": "3.3.0"},
                 **(identity or {}),
             },

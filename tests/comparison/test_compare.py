@@ -178,7 +178,7 @@ def test_tasks_can_be_chosen(tmp_path: Path) -> None:
 def test_what_else_differs_is_told_and_the_policy_is_not(tmp_path: Path) -> None:
     changed = {
         "versions": {"mujoco": "3.8.1"},
-        "env": {"type": "made", "task": "y", "obs_type": "pixels"},
+        "env": {"type": "made", "obs_type": "pixels"},
         "policy": {"type": "lerobot", "fingerprint": "other", "batch": 8},
         "rename_map": {"a": "b"},
         "renderer": "llvmpipe",
