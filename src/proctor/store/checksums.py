@@ -246,53 +246,67 @@ class ChecksumTables:
             with reading(self._path):
                 found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
-                raise damaged(self._path, " ".join(found.split()))
+                raise damaged(self._path, found)
             self._sound = True
 
 
 def damaged(path: Path, what: str) -> StoreError:
     """Return the error for a file that is not as it was written."""
     return StoreError(
-        f"{path} is damaged: {what}. Restore the file from a copy, or run the evaluation again in a new "
-        "--output_dir."
+        f"{path} is damaged: {_one_line(what)}. "
+        "Restore the file from a copy, or run the evaluation again in a new --output_dir."
     )
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
-    try:
+    with _explained(path, lambda error: f"cannot read {path}: {error}. Check the disk and its permissions."):
         yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
-            raise damaged(path, str(error)) from None
-        raise StoreError(f"cannot read {path}: {error}. Check the disk and its permissions.") from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise damaged(path, str(error)) from None
-        hint = "Free some space" if code == sqlite3.SQLITE_FULL else "Check the disk and its permissions"
-        raise StoreError(
+
+    def words(error: Exception) -> str:
+        full = _code(error) == sqlite3.SQLITE_FULL
+        hint = "Free some space" if full else "Check the disk and its permissions"
+        return (
             f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
             "finished episodes are kept."
-        ) from error
+        )
+
+    with _explained(path, words):
+        yield
+
+
+@contextmanager
+def _explained(path: Path, words: Callable[[Exception], str]) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:  # of a message in which SQLite quotes the file
+        raise damaged(path, ascii(error.object)) from None
+    except (sqlite3.Error, OSError) as error:
+        if _code(error) in _DAMAGE:
+            raise damaged(path, str(error)) from None
+        raise StoreError(words(error)) from error
+
+
+def _code(error: Exception) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
 
 
 def _called(name: str, row: Row, key: Sequence[str]) -> str:
     """Return a row's name for people, made of what it says itself: that may be what has changed."""
     if "episode_index" in row:
         which = f"{row.get('task') or row.get('task_group')} episode {row['episode_index']}"
-        return _one_line(f"the row of {which} in its table '{name}'")
+        return f"the row of {which} in its table '{name}'"
     values = ", ".join(str(row[column]) for column in key)
-    return _one_line(f"the row{f' {values}' if values else ''} in its table '{name}'")
+    return f"the row{f' {values}' if values else ''} in its table '{name}'"
 
 
 def _one_line(text: str) -> str:
-    return text if text.isprintable() else ascii(text)[1:-1]
+    words = " ".join(text.split())
+    return words if words.isprintable() else ascii(words)[1:-1]

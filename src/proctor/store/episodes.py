@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
-from proctor.store.checksums import ChecksumTables, Row, Table, reading, writing
+from proctor.store.checksums import ChecksumTables, Row, Table, damaged, reading, writing
 from proctor.store.filesystem import is_network
 from proctor.store.records import Attempt, EpisodeRecord
 from proctor.store.rewards import RewardCurve, unpack_rewards
@@ -141,10 +141,11 @@ class EpisodeTable:
         """Refuse a file of another version, whose tables may be any."""
         with reading(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        if row is None or row[0] != json.dumps(SCHEMA_VERSION):
-            version = None if row is None else row[0]
+        if row is None:
+            raise damaged(self.path, "it does not say its schema version")
+        if row[0] != json.dumps(SCHEMA_VERSION):
             raise StoreError(
-                f"{self.path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
+                f"{self.path} has schema version {ascii(row[0])[1:-1]}, this Proctor reads {SCHEMA_VERSION}. "
                 "Use the Proctor version that wrote it, or a new --output_dir."
             )
 
@@ -308,7 +309,7 @@ def is_begun(path: Path) -> bool:
             return _holds_anything(database)
         finally:
             database.close()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return True
 
 
