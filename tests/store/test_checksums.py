@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from made_up_run import MadeUp, make_run
 
@@ -204,7 +204,12 @@ def test_a_file_whose_list_of_tables_is_lost_is_not_begun_anew(whole: Path, tmp_
         everything(path, read_only=False)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a byte is as small as a damage gets
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), head=st.booleans(), read_only=st.booleans()
 )
