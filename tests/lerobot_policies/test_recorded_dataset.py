@@ -162,7 +162,7 @@ def test_recording_changes_no_action_of_a_checkpoint(
         checkpoint("act"),
         eval={"n_episodes": 1, "batch_size": 2},
     )
-    assert {r.key: r.digest for r in plain.records} == {r.key: r.digest for r in metaworld.records}
+    assert {r.key: r.digests for r in plain.records} == {r.key: r.digests for r in metaworld.records}
 
 
 def test_its_features_are_a_policys(metaworld: Evaluation) -> None:

@@ -126,9 +126,9 @@ def test_every_command_refuses_a_damaged_run_in_one_line(run: Path, truth: Truth
         assert damage(content) != content, what
         place = copies(run, tmp_path / str(number), damage)
         started = {name: start_cli(*commands(place)[name]) for name in ("report", "merge", "resume")}
-        for name, process in started.items():
-            out, err = process.communicate(timeout=120)
-            assert check(name, place, process.returncode, out, err, truth), (what, name)
+        told = {name: process.communicate(timeout=120) for name, process in started.items()}
+        for name, (out, err) in told.items():
+            assert check(name, place, started[name].returncode, out, err, truth), (what, name)
 
 
 @settings(

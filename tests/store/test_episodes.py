@@ -41,6 +41,7 @@ finished_records = st.builds(
     attempts=st.integers(1, 5),
     seconds=st.floats(0, 1e6),
     digest=st.none() | texts,
+    pixel_digest=st.none() | texts,
     video_path=st.none() | texts,
     looks=st.integers(0, 10**6),
     timing=st.dictionaries(texts, st.floats(0, 1e6), max_size=3),

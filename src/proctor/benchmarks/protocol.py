@@ -133,6 +133,8 @@ class BenchmarkSpec:
     that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
     `action_low` and `action_high` bound every number of an action, or each its own; they may be infinite.
     `action_integers`: only whole numbers between the bounds are actions, and both bounds are.
+    `clips_actions`: a simulator gets its actions clipped, and recordings and digests hold those. Leave it out
+    unless clipping before a step changes nothing: neither physics nor rewards.
     """
 
     name: str
@@ -144,6 +146,15 @@ class BenchmarkSpec:
     privileged: dict[str, Feature] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     """The simulator's own names of features that were renamed for the policy."""
+    clips_actions: bool = False
+    """Whether its simulators bring actions within the bounds before anything depends on them."""
+
+    def executed(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return actions as simulators execute them: within the bounds, where they clip them there."""
+        if not self.clips_actions:
+            return actions
+        clipped: NDArray[Any] = np.clip(actions, self.action_low, self.action_high)
+        return clipped.astype(actions.dtype, copy=False)
 
     def renamed(self, rename_map: Mapping[str, str]) -> BenchmarkSpec:
         """Return the spec as a policy sees it that knows features by other names (`--rename_map`)."""

@@ -65,6 +65,7 @@ _TABLES = {
             "attempts": "INTEGER NOT NULL",
             "seconds": "REAL NOT NULL",
             "digest": "TEXT",
+            "pixel_digest": "TEXT",
             "video_path": "TEXT",
             "error": "TEXT",
             "asks": "INTEGER NOT NULL",
