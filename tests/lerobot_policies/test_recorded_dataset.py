@@ -169,6 +169,8 @@ def test_its_features_are_a_policys(metaworld: Evaluation) -> None:
     features = dataset_to_policy_features(load(metaworld.directory / "dataset").features)
     assert features[IMAGE].shape == (3, SIDE, SIDE)
     assert features["action"].shape == (4,)
+    labels = [name for name, feature in features.items() if feature.type.name == "ACTION"]
+    assert labels == ["action"], "what the policy wanted is no label"
 
 
 _DECODE = """

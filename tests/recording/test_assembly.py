@@ -56,7 +56,7 @@ def record(run: Path, index: int, steps: int, spec: BenchmarkSpec = SPEC, digest
     for step in range(steps):
         recorder.observe(seen(step + index))
         outcome = Outcome(step / 2, False, False, step == 3)
-        recorder.act(np.asarray([step]), np.asarray([step]), outcome, step + 1 == steps)
+        recorder.act(np.asarray([step]), outcome, step + 1 == steps)
     recorder.finish(result(episode, steps, digest))
     return episode
 

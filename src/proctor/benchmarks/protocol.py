@@ -133,8 +133,8 @@ class BenchmarkSpec:
     that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
     `action_low` and `action_high` bound every number of an action, or each its own; they may be infinite.
     `action_integers`: only whole numbers between the bounds are actions, and both bounds are.
-    `clips_actions`: a simulator gets its actions clipped, and recordings and digests hold those. Leave it out
-    unless clipping before a step changes nothing: neither physics nor rewards.
+    `clips_actions`: simulators clip actions to the bounds before they move anything, so that is what recordings
+    hold.
     """
 
     name: str
@@ -147,10 +147,10 @@ class BenchmarkSpec:
     sources: dict[str, str] = field(default_factory=dict)
     """The simulator's own names of features that were renamed for the policy."""
     clips_actions: bool = False
-    """Whether its simulators bring actions within the bounds before anything depends on them."""
+    """False unless said otherwise: an action is executed as it is, whatever the bounds."""
 
     def executed(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions as simulators execute them: within the bounds, where they clip them there."""
+        """Return one action, or several, as simulators execute them: within the bounds, where they clip them."""
         if not self.clips_actions:
             return actions
         clipped: NDArray[Any] = np.clip(actions, self.action_low, self.action_high)

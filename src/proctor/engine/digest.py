@@ -63,7 +63,7 @@ class EpisodeDigests:
             self._physics.add(key, array)
 
     def acted(self, action: NDArray[Any]) -> None:
-        """Take an action as it was executed."""
+        """Take an action as the simulator was given it: what it makes of it, by clipping, follows from that."""
         self._physics.add("action", action)
 
     def ended(

@@ -57,8 +57,8 @@ class Recorder(Protocol):
     def observe(self, observation: Observation) -> None:
         """Take what is seen before the next action, by the simulator's own names; more may be there."""
 
-    def act(self, action: NDArray[Any], wanted: NDArray[Any], outcome: Outcome, done: bool) -> None:
-        """Take an action as it was executed, the one that the policy wanted, and what came of it."""
+    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy and what came of it."""
 
     def finish(self, record: EpisodeRecord) -> None:
         """The episode has ended: keep it."""
@@ -124,14 +124,13 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What the policy looks at, and how its actions are executed; settled once for a run."""
+    """What the policy looks at, settled once for a run."""
 
     keys: Look  # by the simulator's own names
     drawn: bool
     shown: tuple[Shown, ...]  # in the order in which they enter the digests
     offsets: tuple[int, ...]
     stride: int | None
-    benchmark: BenchmarkSpec
 
     @classmethod
     def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> View:
@@ -147,7 +146,6 @@ class View:
             shown=tuple(sorted(shown)),
             offsets=policy.observation_offsets,
             stride=policy.action_steps,
-            benchmark=benchmark,
         )
 
     def digests(self) -> EpisodeDigests:
@@ -165,8 +163,8 @@ def run_episode(
 ) -> EpisodeRecord:
     """Run one episode to its end and return its record.
 
-    Its digests cover every observation the policy saw, every action executed, every reward, the success and how it
-    ended: an episode whose two digests are equal is the same, to the bit.
+    Its digests cover every observation the policy saw, every action that the simulator was given, every reward,
+    the success and how it ended: an episode whose two digests are equal is the same, to the bit.
     """
     film, recorder = witnesses.film, witnesses.recorder
     unseen, seen_too = witnesses.look, view.keys | witnesses.look
@@ -189,7 +187,7 @@ def run_episode(
         chunk = actor.act(windows.at(step))
         meter.asked()
         next_ask = step + len(chunk)
-        for action, wanted in zip(view.benchmark.executed(chunk), chunk, strict=True):
+        for action in chunk:
             seen = windows.needs(step + 1, next_ask)
             meter.enter(Phase.STEP)
             outcome = simulator.step(action, seen_too if seen else unseen)
@@ -203,7 +201,7 @@ def run_episode(
             limited = step >= episode.task.max_steps
             ended = bool(outcome.terminated or outcome.truncated or limited)
             if recorder is not None:
-                recorder.act(action, wanted, outcome, ended)
+                recorder.act(action, outcome, ended)
             if seen and not ended:
                 windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
             elif recorder is not None and not ended:

@@ -73,11 +73,11 @@ class EpisodeRecorder:
             else:
                 self._steps[key].append(array.astype(column.dtype))
 
-    def act(self, action: NDArray[Any], wanted: NDArray[Any], outcome: Outcome, done: bool) -> None:
-        """Take an action as it was executed, the one that the policy wanted, and what came of it."""
+    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy and what came of it."""
         values = {
-            ACTION: action,
-            WANTED: wanted,
+            ACTION: self._spec.executed(action),
+            WANTED: action,
             REWARD: outcome.reward,
             SUCCESS: bool(outcome.success),
             DONE: done,
