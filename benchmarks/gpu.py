@@ -145,8 +145,8 @@ def report(name: str, place: Path, evaluation: Evaluation, rate: float, limit: f
     )
 
 
-def digests(evaluation: Evaluation) -> dict[Any, str | None]:
-    return {record.key: record.digest for record in evaluation.records}
+def digests(evaluation: Evaluation) -> dict[Any, tuple[str | None, str | None]]:
+    return {record.key: record.digests for record in evaluation.records}
 
 
 def main() -> None:

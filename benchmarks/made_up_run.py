@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ import numpy as np
 from proctor.benchmarks.metaworld.tasks import EASY, HARD, MEDIUM, VERY_HARD
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.plan import make_plan
+from proctor.store.checksums import Row
+from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
 from proctor.store.result import write_result
 from proctor.store.rewards import pack_rewards
-from proctor.store.run_directory import RunDirectory
+from proctor.store.run_directory import DATABASE, RunDirectory
 
 BEGAN = 1_790_000_000.0
 
@@ -136,12 +137,23 @@ def _record(episode: Episode, kind: MadeUp, worker: int, start: float) -> Episod
 def _give_times(run: RunDirectory, records: Sequence[EpisodeRecord]) -> None:
     """Let the session last as long as its episodes, though writing them took a moment."""
     end = max((record.started_at + record.seconds for record in records), default=BEGAN)
-    database = sqlite3.connect(run.path / "run.sqlite")
-    with database:
-        database.execute("UPDATE sessions SET started_at = ?, ended_at = ?", (BEGAN, end))
-        database.execute("UPDATE episodes SET ended_at = started_at + seconds")
-        database.execute("UPDATE notes SET told_at = ?", (end,))
-    database.close()
+    alter(run.path, "sessions", lambda row: {**row, "started_at": BEGAN, "ended_at": end})
+    alter(run.path, "episodes", lambda row: {**row, "ended_at": row["started_at"] + row["seconds"]})
+    alter(run.path, "notes", lambda row: {**row, "told_at": end})
+
+
+def alter(directory: Path, name: str, change: Callable[[Row], Row | None]) -> None:
+    """Put other rows into a table of a run, as if they had been written so; `None` takes a row out."""
+    with EpisodeTable(directory / DATABASE) as table:
+        tables = table._tables
+        with tables.transaction():
+            before = tables.rows(name)
+            for row in before:
+                tables.delete(name, row)
+            for row in before:
+                after = change(row)
+                if after is not None:
+                    tables.insert(name, after)
 
 
 def _identity(kind: MadeUp, tasks: Sequence[Task]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from proctor.store.episodes import EpisodeTable
 TESTS = Path(__file__).parent
 THOUGHTFUL = f"{TESTS / 'tiny_policies.py'}:Thoughtful"
 
-Digests = dict[EpisodeKey, str | None]
+Digests = dict[EpisodeKey, tuple[str | None, str | None]]
+"""Of every episode's physics and pixels: bit-identical means that both are equal."""
 
 
 def tiny_tree(
@@ -62,11 +63,11 @@ def run_tiny(
 
 
 def digests(source: Evaluation | Path) -> Digests:
-    """Return every episode's digest, of an evaluation or of a run directory."""
+    """Return every episode's digests, of an evaluation or of a run directory."""
     if isinstance(source, Evaluation):
-        return {record.key: record.digest for record in source.records}
+        return {record.key: record.digests for record in source.records}
     with EpisodeTable(source / "run.sqlite", read_only=True) as table:
-        return {record.key: record.digest for record in table.records()}
+        return {record.key: record.digests for record in table.records()}
 
 
 def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -> None:

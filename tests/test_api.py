@@ -46,7 +46,7 @@ def test_a_result_turns_into_a_pandas_frame(tmp_path: Path) -> None:
     frame = evaluate_tiny(plain, tmp_path / "run").to_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 12
-    assert {"task", "episode_index", "seed", "success", "steps", "digest"} <= set(frame.columns)
+    assert {"task", "episode_index", "seed", "success", "steps", "digest", "pixel_digest"} <= set(frame.columns)
 
 
 def test_it_works_in_a_plain_script_without_a_main_guard(tmp_path: Path, reference: Digests) -> None:
@@ -57,20 +57,20 @@ def test_it_works_in_a_plain_script_without_a_main_guard(tmp_path: Path, referen
         "from tiny_policies import Thoughtful\n"
         f"result = proctor.evaluate(Thoughtful(), benchmark={TINY!r}, task='a,b,c', n_episodes=4, workers=2,\n"
         f"                          output_dir={str(tmp_path / 'run')!r}, display='none')\n"
-        "print(*[record.digest for record in result])\n"
+        "print(*['+'.join(record.digests) for record in result])\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == set(reference.values())
+    assert set(done.stdout.split()) == {f"{physics}+{pixels}" for physics, pixels in reference.values()}
 
 
 def test_it_works_in_a_thread_and_inside_a_running_event_loop(tmp_path: Path, reference: Digests) -> None:
-    found: list[str | None] = []
+    found: list[tuple[str | None, str | None]] = []
 
     async def notebook() -> None:
-        found.extend(record.digest for record in evaluate_tiny(Thoughtful(), tmp_path / "loop"))
+        found.extend(record.digests for record in evaluate_tiny(Thoughtful(), tmp_path / "loop"))
 
     def thread() -> None:
-        found.extend(record.digest for record in evaluate_tiny(Thoughtful(), tmp_path / "thread"))
+        found.extend(record.digests for record in evaluate_tiny(Thoughtful(), tmp_path / "thread"))
 
     asyncio.run(notebook())
     other = threading.Thread(target=thread)

@@ -18,7 +18,7 @@ from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_ta
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import NoPicturesError
 
-PIXELS = f"{TESTS / 'pixel_policy.py'}:Pixels"
+PIXELS, WILD = (f"{TESTS / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
 SMALL = {"observation_height": 48, "observation_width": 64, "episode_length": 50}
 
 # What an episode's physics come to, in a process of its own: argument 1 is how the environment is built.
@@ -36,10 +36,13 @@ def direct(name):
     def play(seed):
         simulator.reset(Episode(benchmark.tasks()[0], 0, seed), keys)
         yield simulator.observe()["observation.environment_state"]
-        for action in np.random.default_rng(seed).uniform(-1, 1, (40, 4)).astype(np.float32):
+        reach = 1 if route == "direct" else 4
+        actions = np.random.default_rng(seed).uniform(-reach, reach, (40, 4)).astype(np.float32)
+        for action in benchmark.spec.executed(actions) if route == "clipped" else actions:
             outcome = simulator.step(action, keys)
             yield simulator.observe()["observation.environment_state"]
-            yield np.float64(outcome.reward)
+            # Some rewards are computed in the action's own float32, or not, as it was clipped here or there.
+            yield np.float64(outcome.reward) if route == "direct" else np.array(outcome[1:4])
     return play
 
 def official(name):
@@ -62,7 +65,7 @@ built = {}
 for entry in plan:
     name, seed = entry.split(":")
     if name not in built:
-        built[name] = {"direct": direct, "official": official}[route](name)
+        built[name] = (official if route == "official" else direct)(name)
     digest = hashlib.sha256(b"".join(np.asarray(part).tobytes() for part in built[name](int(seed))))
     print(entry, digest.hexdigest())
 """
@@ -88,6 +91,17 @@ def test_an_episode_is_the_same_in_a_fresh_process_and_after_others_in_a_reused_
 def test_building_directly_equals_meta_worlds_own_way_bit_for_bit() -> None:
     plan = ["reach-v3:5", "door-unlock-v3:5", "stick-pull-v3:5", "box-close-v3:5"]
     assert rollouts("direct", *plan) == rollouts("official", *plan)
+
+
+def test_an_action_that_is_clipped_beforehand_moves_the_same() -> None:
+    plan = ["reach-v3:5", "dial-turn-v3:5", "pick-place-wall-v3:5", "box-close-v3:5"]
+    assert rollouts("clipped", *plan) == rollouts("beyond", *plan)
+
+
+@pytest.mark.slow
+def test_an_action_that_is_clipped_beforehand_moves_the_same_on_all_fifty_tasks() -> None:
+    plan = [f"{task}:{seed}" for task in MT50 for seed in (0, 9)]
+    assert rollouts("clipped", *plan) == rollouts("beyond", *plan)
 
 
 def test_one_hot_vectors_follow_meta_worlds_own_order() -> None:
@@ -212,7 +226,7 @@ def test_drawing_happens_on_a_look_only_and_a_filmed_look_is_drawn_once(renderer
 
 def metaworld_flags(directory: Path, **changes: Any) -> list[str]:
     tree: dict[str, Any] = {
-        "policy": {"path": PIXELS, "placement": changes.pop("placement", "central")},
+        "policy": {"path": changes.pop("policy", PIXELS), "placement": changes.pop("placement", "central")},
         "env": {
             "type": "metaworld",
             "task": changes.pop("task", "reach-v3,door-open-v3"),
@@ -242,6 +256,21 @@ def test_pixels_are_the_same_however_they_are_run(renderer: Renderer, tmp_path: 
     size = {"visualization_width": 80, "visualization_height": 60}
     assert evaluate_pixels(tmp_path / "video", max_episodes_rendered=1, video_fps=5, env=size) == one
     assert len(list((tmp_path / "video" / "videos").glob("*/*.mp4"))) == 2
+
+
+@pytest.mark.gl
+def test_physics_do_not_depend_on_the_size_of_the_images(renderer: Renderer, tmp_path: Path) -> None:
+    """With a policy that is shown pictures and minds none."""
+    found = {}
+    for side in (64, 96):
+        size = {"observation_height": side, "observation_width": side, "episode_length": 12}
+        run = {"policy": WILD, "task": "reach-v3", "n_episodes": 1, "use_async_envs": False, "env": size}
+        ((physics, pixels),) = evaluate_pixels(tmp_path / str(side), **run).values()
+        assert physics is not None
+        assert pixels is not None
+        found[side] = physics, pixels
+    assert found[64][0] == found[96][0]
+    assert found[64][1] != found[96][1]
 
 
 @pytest.mark.gl

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 
 from harness import TESTS, digests, tiny_tree
 from processed import SUM, Doubled, ProcessedTiny, SumAndMirror
-from proctor.benchmarks.processors import ProcessedSimulator, make_simulator, processors_for, spec_behind
+from proctor.benchmarks.processors import (
+    EnvProcessor,
+    ProcessedSimulator,
+    make_simulator,
+    processors_for,
+    spec_behind,
+)
 from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
@@ -36,6 +43,14 @@ def test_the_spec_behind_the_steps_is_what_a_policy_sees() -> None:
     spec = spec_behind(processors_for(benchmark(), None), benchmark().spec)
     assert set(spec.features) == {STATE, IMAGE, SUM}
     assert (spec.action_size, benchmark().spec.action_size) == (1, 2)
+
+
+def test_actions_that_a_step_changes_are_not_clipped_to_the_simulators_bounds() -> None:
+    clipping = replace(benchmark().spec, clips_actions=True)
+    steps = processors_for(benchmark(), None)
+    assert any(type(step).action is not EnvProcessor.action for step in steps)
+    assert not spec_behind(steps, clipping).clips_actions
+    assert spec_behind([EnvProcessor()], clipping).clips_actions
 
 
 def test_only_what_the_looked_at_keys_are_made_of_is_looked_at() -> None:

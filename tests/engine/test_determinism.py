@@ -84,7 +84,7 @@ def test_a_policy_with_hidden_state_sees_its_own_episode_only(tmp_path: Path) ->
         )
         for workers in (1, 3)
     ]  # fmt: skip
-    first, second = ([record.digest for record in run] for run in runs)
+    first, second = ([record.digests for record in run] for run in runs)
     assert first == second
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up_run import alter
 
 from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
 from proctor.engine.merging import merge_runs
 from proctor.errors import IdentityError, StoreError, UsageError
+from proctor.store.episodes import EpisodeTable
 
 SHARDS = 3
 
@@ -164,9 +165,12 @@ def test_other_settings_are_named_and_nothing_is_merged(tmp_path: Path) -> None:
 def test_contradicting_results_are_shown_both_and_nothing_is_merged(tmp_path: Path) -> None:
     run_tiny(tmp_path / "one", n_episodes=2)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
-    with sqlite3.connect(tmp_path / "two" / "run.sqlite") as database:
-        database.execute("UPDATE episodes SET digest = 'beef', steps = 3 WHERE task = 'b' AND episode_index = 1")
-    database.close()
+    other = {"digest": "beef", "steps": 3}
+    alter(
+        tmp_path / "two",
+        "episodes",
+        lambda row: {**row, **other} if (row["task"], row["episode_index"]) == ("b", 1) else row,
+    )
     with pytest.raises(StoreError, match=r"b episode 1:\n .*one: .*\n .*two: .* 3 steps.* beef"):
         merge_runs([tmp_path / "one", tmp_path / "two"], tmp_path / "all")
     assert not (tmp_path / "all").exists()
@@ -190,9 +194,8 @@ def test_more_shards_than_episodes_leave_some_with_nothing_to_do(tmp_path: Path)
 def test_a_run_that_is_not_trusted_can_be_left_out(tmp_path: Path) -> None:
     run_shards(tmp_path / "run")
     merge_runs([tmp_path / "run" / f"shard_{number}_of_3" for number in (0, 1)])
-    with sqlite3.connect(tmp_path / "run" / "shard_2_of_3" / "run.sqlite") as database:
-        database.execute("UPDATE meta SET value = '{\"seed\": 3}' WHERE key = 'identity'")
-    database.close()
+    with EpisodeTable(tmp_path / "run" / "shard_2_of_3" / "run.sqlite") as table:
+        table.set_meta("identity", {"seed": 3})
     merged = merge_runs([tmp_path / "run" / "shard_0_of_3"])
     assert len(merged.evaluation.records) == 8
 

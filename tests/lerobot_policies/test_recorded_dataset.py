@@ -162,13 +162,15 @@ def test_recording_changes_no_action_of_a_checkpoint(
         checkpoint("act"),
         eval={"n_episodes": 1, "batch_size": 2},
     )
-    assert {r.key: r.digest for r in plain.records} == {r.key: r.digest for r in metaworld.records}
+    assert {r.key: r.digests for r in plain.records} == {r.key: r.digests for r in metaworld.records}
 
 
 def test_its_features_are_a_policys(metaworld: Evaluation) -> None:
     features = dataset_to_policy_features(load(metaworld.directory / "dataset").features)
     assert features[IMAGE].shape == (3, SIDE, SIDE)
     assert features["action"].shape == (4,)
+    labels = [name for name, feature in features.items() if feature.type.name == "ACTION"]
+    assert labels == ["action"], "what the policy wanted is no label"
 
 
 _DECODE = """

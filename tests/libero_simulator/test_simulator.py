@@ -41,6 +41,24 @@ def make(assets: Path, task: tuple[str, int], **settings: Any) -> tuple[LiberoSi
     return simulator, Episode(chosen, 0, 1000)
 
 
+def test_actions_are_clipped_as_the_controller_would(assets: Path) -> None:
+    """What is executed, recorded and hashed is the clipped action: nothing may depend on the rest of it."""
+    wild = np.random.default_rng(3).normal(size=(25, 7)).astype(np.float32) * 3
+    for mode, clips in (("relative", True), ("absolute", False)):
+        benchmark, _ = benchmark_of(assets, PICK_AND_PLACE, control_mode=mode)
+        assert benchmark.spec.clips_actions == clips
+    played = []
+    simulator, episode = make(assets, PICK_AND_PLACE)
+    spec = benchmark_of(assets, PICK_AND_PLACE)[0].spec
+    assert np.abs(spec.executed(wild)).max() == 1.0
+    for actions in (wild, spec.executed(wild)):
+        simulator.reset(episode, NO_LOOK)
+        outcomes = [simulator.step(action, NO_LOOK) for action in actions]
+        played.append((outcomes, simulator._world.sim.get_state().flatten().tobytes()))
+    simulator.close()
+    assert played[0] == played[1]
+
+
 @pytest.fixture(scope="module")
 def bowl(assets: Path) -> Iterator[tuple[LiberoSimulator, Episode]]:
     simulator, episode = make(assets, PICK_AND_PLACE)

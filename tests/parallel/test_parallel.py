@@ -73,7 +73,17 @@ def shards_of(process: subprocess.Popen[str]) -> dict[int, psutil.Process]:
 def story(directory: Path) -> list[tuple[Any, ...]]:
     """Return what a result says of each episode, in its order, apart from how long it took."""
     info = json.loads((directory / "eval_info.json").read_text())
-    keys = ("task_group", "task_id", "episode_index", "seed", "success", "sum_reward", "steps", "digest")
+    keys = (
+        "task_group",
+        "task_id",
+        "episode_index",
+        "seed",
+        "success",
+        "sum_reward",
+        "steps",
+        "digest",
+        "pixel_digest",
+    )
     assert info["run"]["complete"]
     return [tuple(episode[key] for key in keys) for episode in info["per_episode"]]
 
@@ -115,7 +125,8 @@ def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_to
     assert len(deaths) == 4
     # Whoever watches sees one run: every episode once, and one rate over the whole plan.
     episodes = [event for event in told if event["event"] == "episode"]
-    assert sorted(event["digest"] for event in episodes) == sorted(filter(None, reference.values()))
+    assert {(event["digest"], event["pixel_digest"]) for event in episodes} == set(reference.values())
+    assert len(episodes) == len(reference)
     last = [event for event in told if event["event"] == "progress"][-1]
     assert (last["ended"], last["total"], last["prefix"]["episodes"]) == (12, 12, 12)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Task
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Outcome, Task
 from proctor.errors import SimulatorError, StoreError
 from proctor.recording import clips, files
 from proctor.recording.assembly import assemble, recover
@@ -55,7 +55,8 @@ def record(run: Path, index: int, steps: int, spec: BenchmarkSpec = SPEC, digest
     recorder = EpisodeRecorder(run / "recording" / "g_0" / f"episode_{index}", episode, spec, fps=10)
     for step in range(steps):
         recorder.observe(seen(step + index))
-        recorder.act(np.asarray([step]), step / 2, step == 3, step + 1 == steps)
+        outcome = Outcome(step / 2, False, False, step == 3)
+        recorder.act(np.asarray([step]), outcome, step + 1 == steps)
     recorder.finish(result(episode, steps, digest))
     return episode
 
@@ -69,7 +70,7 @@ def result(episode: Episode, steps: int, digest: str | None = None) -> EpisodeRe
 def test_all_shapes_come_back(tmp_path: Path) -> None:
     plan = [record(tmp_path, 0, 5), record(tmp_path, 1, 8)]
     assert assemble(tmp_path, plan, [result(plan[0], 5), result(plan[1], 8)]) == 2
-    found = Source(tmp_path).find(plan[1].key, "8")
+    found = Source(tmp_path).find(plan[1].key, ("8", None))
     assert found is not None
     np.testing.assert_array_equal(
         found.rows["robot.pose"], np.asarray([[(s + 1) / 7] for s in range(8)], np.float32)

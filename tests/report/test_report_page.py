@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import html5lib
 import pytest
-from made_up_run import MadeUp, make_run
+from made_up_run import MadeUp, alter, make_run
 
 from harness import run_tiny
 from proctor.benchmarks.protocol import Task
@@ -209,10 +208,13 @@ def test_a_report_of_500_episodes_over_50_tasks_is_small(tmp_path: Path) -> None
 def test_rates_of_a_run_that_is_cut_short_are_those_of_the_prefix_of_its_plan(tmp_path: Path) -> None:
     directory = make_run(tmp_path / "run", MadeUp(tasks=SMALL, n_episodes=20, errors=0, ended=60))
     run = read_report_run(directory)
-    with sqlite3.connect(directory / "run.sqlite") as database:  # an episode in the middle has not ended yet
-        where = "task_group = ? AND task_id = ? AND episode_index = ?"
-        database.execute(f"DELETE FROM episodes WHERE {where}", run.records[23].key)
-    database.close()
+    # An episode in the middle has not ended yet.
+    gone = run.records[23].key
+    alter(
+        directory,
+        "episodes",
+        lambda row: None if (row["task_group"], row["task_id"], row["episode_index"]) == gone else row,
+    )
     rate = result_of(run.records[:23]).rate
     document = Document(write_report([directory]))
     words = document.text(document.section("result"))

@@ -29,7 +29,9 @@ def test_every_line_is_an_object_and_every_episode_is_told(tmp_path: Path, refer
     assert set(kinds) == {"start", "episode", "progress", "note", "end", "result"}
     episodes = [event for event in told if event["event"] == "episode"]
     keys = [(event["task_group"], event["task_id"], event["episode_index"]) for event in episodes]
-    assert dict(zip(keys, (event["digest"] for event in episodes), strict=True)) == reference
+    assert (
+        dict(zip(keys, ((event["digest"], event["pixel_digest"]) for event in episodes), strict=True)) == reference
+    )
     assert told[0]["episodes"] == 12
     assert told[0]["tasks"] == ["a", "b", "c"]
     (note,) = [event["message"] for event in told if event["event"] == "note"]

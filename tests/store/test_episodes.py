@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_up_run import alter
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import EXIT_FAILED, StoreError
@@ -40,6 +41,7 @@ finished_records = st.builds(
     attempts=st.integers(1, 5),
     seconds=st.floats(0, 1e6),
     digest=st.none() | texts,
+    pixel_digest=st.none() | texts,
     video_path=st.none() | texts,
     looks=st.integers(0, 10**6),
     timing=st.dictionaries(texts, st.floats(0, 1e6), max_size=3),
@@ -292,12 +294,12 @@ def test_a_disk_that_fills_up_keeps_what_was_written_and_says_so(path: Path) -> 
 
 
 def set_session(path: Path, session: int, started: float, ended: float | None) -> None:
-    change(path, "UPDATE sessions SET started_at = ?, ended_at = ? WHERE id = ?", started, ended, session)
+    times = {"started_at": started, "ended_at": ended}
+    alter(path.parent, "sessions", lambda row: {**row, **times} if row["id"] == session else row)
 
 
 def set_ends(path: Path, moments: Sequence[float]) -> None:
-    for index, moment in enumerate(moments):
-        change(path, "UPDATE episodes SET ended_at = ? WHERE episode_index = ?", moment, index)
+    alter(path.parent, "episodes", lambda row: {**row, "ended_at": moments[row["episode_index"]]})
 
 
 def test_the_wall_time_of_a_run_is_that_of_its_sessions_without_the_pauses(path: Path) -> None:

@@ -146,7 +146,7 @@ def test_each_episode_tells_all_that_is_known_of_it() -> None:
     for episode in episodes:
         assert episode.keys() >= {
             "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward",
-            "max_reward", "steps", "metrics", "attempts", "seconds", "digest", "video_path",
+            "max_reward", "steps", "metrics", "attempts", "seconds", "digest", "pixel_digest", "video_path",
         }  # fmt: skip
     assert episodes[1]["metrics"] == {"progress": 0.5}
     assert episodes[0]["digest"] == "d0"

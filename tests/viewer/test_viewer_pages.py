@@ -10,6 +10,7 @@ from typing import Any
 
 import html5lib
 import pytest
+from made_up_run import alter
 from starlette.testclient import TestClient
 
 from made_runs import make_run
@@ -90,7 +91,7 @@ def killed_run(path: Path) -> Path:
     records = RunDirectory(made).table()
     with records as table:
         ended = table.records()
-        table._db.execute("DELETE FROM episodes")
+    alter(made, "episodes", lambda row: None)
     with EpisodeTable(made / "run.sqlite") as table:
         table.write(ended)
         assert (made / "run.sqlite-wal").stat().st_size > 0
@@ -246,8 +247,7 @@ def test_hundreds_of_runs_are_listed_and_read_once(tmp_path: Path, monkeypatch: 
     assert len(runs.all()) == 300
     assert opened == []
     changed = tmp_path / "day-3" / "run-010"
-    with EpisodeTable(changed / "run.sqlite") as table:
-        table._db.execute("UPDATE episodes SET success = 0")
+    alter(changed, "episodes", lambda row: {**row, "success": 0})
     opened.clear()
     (fresh,) = [run for run in runs.all() if run.path == "day-3/run-010"]
     assert fresh.rate.successes == 0

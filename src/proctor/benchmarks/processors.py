@@ -7,6 +7,7 @@ A benchmark names its own (`Benchmark.get_env_processors`); a policy that wants 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -76,7 +77,14 @@ def named_processors(named: Sequence[str]) -> list[EnvProcessor]:
 
 def spec_behind(steps: Sequence[EnvProcessor], given: BenchmarkSpec) -> BenchmarkSpec:
     """Return what a policy may rely on behind all steps."""
-    return reduce(lambda spec, step: step.spec(spec), steps, given)
+    return reduce(_spec_behind, steps, given)
+
+
+def _spec_behind(given: BenchmarkSpec, step: EnvProcessor) -> BenchmarkSpec:
+    spec = step.spec(given)
+    # Where an action is changed on its way, the simulator's bounds are not those of the policy's actions.
+    changes = type(step).action is not EnvProcessor.action
+    return replace(spec, clips_actions=False) if changes else spec
 
 
 def make_simulator(benchmark: Benchmark, task: Task, steps: Sequence[EnvProcessor]) -> Simulator:

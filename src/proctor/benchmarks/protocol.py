@@ -133,6 +133,8 @@ class BenchmarkSpec:
     that the simulator can give besides, for scripted experts; no learned policy sees them unasked.
     `action_low` and `action_high` bound every number of an action, or each its own; they may be infinite.
     `action_integers`: only whole numbers between the bounds are actions, and both bounds are.
+    `clips_actions`: simulators clip actions to the bounds before they move anything, so that is what recordings
+    hold.
     """
 
     name: str
@@ -144,6 +146,15 @@ class BenchmarkSpec:
     privileged: dict[str, Feature] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     """The simulator's own names of features that were renamed for the policy."""
+    clips_actions: bool = False
+    """False unless said otherwise: an action is executed as it is, whatever the bounds."""
+
+    def executed(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return one action, or several, as simulators execute them: within the bounds, where they clip them."""
+        if not self.clips_actions:
+            return actions
+        clipped: NDArray[Any] = np.clip(actions, self.action_low, self.action_high)
+        return clipped.astype(actions.dtype, copy=False)
 
     def renamed(self, rename_map: Mapping[str, str]) -> BenchmarkSpec:
         """Return the spec as a policy sees it that knows features by other names (`--rename_map`)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Simulator
+from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator
+from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
 from proctor.engine.seat import Seat, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
@@ -57,8 +57,8 @@ class Recorder(Protocol):
     def observe(self, observation: Observation) -> None:
         """Take what is seen before the next action, by the simulator's own names; more may be there."""
 
-    def act(self, action: NDArray[Any], reward: float, success: bool, done: bool) -> None:
-        """Take an action and what came of it."""
+    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy and what came of it."""
 
     def finish(self, record: EpisodeRecord) -> None:
         """The episode has ended: keep it."""
@@ -119,6 +119,7 @@ class Shown(NamedTuple):
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    drawn: bool
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class View:
 
     keys: Look  # by the simulator's own names
     drawn: bool
-    shown: tuple[Shown, ...]  # in the order in which they enter the digest
+    shown: tuple[Shown, ...]  # in the order in which they enter the digests
     offsets: tuple[int, ...]
     stride: int | None
 
@@ -136,7 +137,7 @@ class View:
         """Return the view of a policy on a benchmark."""
         features = {key: benchmark.every[key] for key in looked_at(policy, benchmark)}
         shown = [
-            Shown(benchmark.sources.get(key, key), key, feature.shape, np.dtype(feature.dtype))
+            Shown(benchmark.sources.get(key, key), key, feature.shape, np.dtype(feature.dtype), feature.drawn)
             for key, feature in features.items()
         ]
         return cls(
@@ -147,33 +148,9 @@ class View:
             stride=policy.action_steps,
         )
 
-
-class Digest:
-    """A running SHA-256 over arrays. Small ones are gathered first: a call costs more than hashing them."""
-
-    _SMALL, _MANY = 1 << 12, 1 << 16
-
-    def __init__(self) -> None:
-        self._hash, self._gathered = hashlib.sha256(), bytearray()
-
-    def add(self, array: NDArray[Any]) -> None:
-        """Take an array's bytes."""
-        if array.nbytes < self._SMALL:
-            self._gathered += array.tobytes()
-            if len(self._gathered) > self._MANY:
-                self._flush()
-        else:
-            self._flush()
-            self._hash.update(np.ascontiguousarray(array).data)
-
-    def hexdigest(self) -> str:
-        """Return the digest of everything taken so far."""
-        self._flush()
-        return self._hash.hexdigest()
-
-    def _flush(self) -> None:
-        self._hash.update(self._gathered)
-        self._gathered.clear()
+    def digests(self) -> EpisodeDigests:
+        """Return the digests of an episode that begins."""
+        return EpisodeDigests(frozenset(one.source for one in self.shown if one.drawn))
 
 
 def run_episode(
@@ -186,22 +163,22 @@ def run_episode(
 ) -> EpisodeRecord:
     """Run one episode to its end and return its record.
 
-    The digest covers every observation the policy saw, every action executed and every reward: equal
-    digests mean bit-identical episodes.
+    Its digests cover every observation the policy saw, every action that the simulator was given, every reward,
+    the success and how it ended: an episode whose two digests are equal is the same, to the bit.
     """
     film, recorder = witnesses.film, witnesses.recorder
     unseen, seen_too = witnesses.look, view.keys | witnesses.look
-    digest = Digest()
+    digests = view.digests()
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
     success: bool | None = None
-    ended = False
+    ended = limited = False
     step = 0
 
     meter.enter(Phase.RESET)
     simulator.reset(episode, seen_too)
-    windows.add(0, _observe(simulator, view, meter, digest, recorder))
+    windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
     if film is not None:
         _film(simulator, film, meter)
     actor.begin(episode)
@@ -209,33 +186,32 @@ def run_episode(
         meter.enter(Phase.WAIT)
         chunk = actor.act(windows.at(step))
         meter.asked()
-        asked_at, next_ask = step, step + len(chunk)
+        next_ask = step + len(chunk)
         for action in chunk:
             seen = windows.needs(step + 1, next_ask)
             meter.enter(Phase.STEP)
             outcome = simulator.step(action, seen_too if seen else unseen)
+            digests.acted(action)
             step += 1
             meter.stepped()
             rewards.append(float(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
             if outcome.success is not None:
                 success = bool(success or outcome.success)
-            ended = bool(outcome.terminated or outcome.truncated or step >= episode.task.max_steps)
+            limited = step >= episode.task.max_steps
+            ended = bool(outcome.terminated or outcome.truncated or limited)
             if recorder is not None:
-                recorder.act(action, rewards[-1], bool(outcome.success), ended)
+                recorder.act(action, outcome, ended)
             if seen and not ended:
-                windows.add(step, _observe(simulator, view, meter, digest, recorder))
+                windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
             elif recorder is not None and not ended:
                 _record(simulator, recorder, meter)
             if film is not None and (ended or film.wants(step)):
                 _film(simulator, film, meter)
             if ended:
                 break
-        digest.add(chunk[: step - asked_at])
     per_step = np.asarray(rewards, np.float64)
-    digest.add(per_step)
-    if success is not None:
-        digest.add(np.asarray(success))
+    digests.ended(per_step, success, terminated=outcome.terminated, truncated=outcome.truncated, limited=limited)
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,
@@ -249,14 +225,15 @@ def run_episode(
         max_reward=max(rewards),
         steps=step,
         metrics={name: float(value) for name, value in metrics.items()},
-        digest=digest.hexdigest(),
+        digest=digests.physics,
+        pixel_digest=digests.pixels,
         rewards=pack_rewards(per_step),
         **meter.episode_totals(),
     )
 
 
 def _observe(
-    simulator: Simulator, view: View, meter: Meter, digest: Digest, recorder: Recorder | None
+    simulator: Simulator, view: View, meter: Meter, digests: EpisodeDigests, step: int, recorder: Recorder | None
 ) -> Observation:
     if view.drawn:
         meter.drew()
@@ -269,11 +246,11 @@ def _observe(
     else:
         return {}
     seen: Observation = {}
-    for source, name, shape, dtype in view.shown:
+    for source, name, shape, dtype, _ in view.shown:
         array: Any = observation.get(source)
         seen[name] = array
         check_array(source, array, shape, dtype)
-        digest.add(array)
+        digests.saw(step, source, array)
     return seen
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.errors import StoreError, UsageError
 from proctor.recording.dataset import DatasetWriter
-from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
+from proctor.recording.sources import DATASET, PIECES, Digests, Kind, Recorded, Source
 from proctor.store.records import EpisodeRecord
 
 INSTALL = "pip install 'proctor[recording]'"
@@ -55,7 +55,7 @@ def assemble(
     sources = [Source(place) for place in dict.fromkeys((run, *others))]
     if all(source.is_empty for source in sources):
         return 0
-    digests = {record.key: record.digest for record in records if record.status == "finished"}
+    digests = {record.key: record.digests for record in records if record.status == "finished"}
     new = run / _NEW
     try:
         new.mkdir()
@@ -84,7 +84,7 @@ def recover(run: Path) -> None:
 
 
 def _recorded(
-    sources: Sequence[Source], plan: Sequence[Episode], digests: dict[EpisodeKey, str | None]
+    sources: Sequence[Source], plan: Sequence[Episode], digests: dict[EpisodeKey, Digests]
 ) -> Iterator[Recorded]:
     for episode in plan:
         if episode.key in digests:

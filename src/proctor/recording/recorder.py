@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Look, Observation
+from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Look, Observation, Outcome
 from proctor.errors import SimulatorError
 from proctor.recording.clips import ClipWriter
 from proctor.recording.schema import (
@@ -24,6 +24,7 @@ from proctor.recording.schema import (
     DONE,
     REWARD,
     SUCCESS,
+    WANTED,
     dataset_name,
     observed_columns,
     step_columns,
@@ -56,7 +57,8 @@ class EpisodeRecorder:
         self._clips: dict[str, ClipWriter] = {}
         self._image_stats = {key: ImageStats() for key, column in self._columns.items() if column.video}
         self._steps: dict[str, list[Any]] = {key: [] for key, c in self._columns.items() if not c.video}
-        self._steps |= {key: [] for key in step_columns(spec.action_size)}
+        self._taken = tuple(step_columns(spec))
+        self._steps |= {key: [] for key in self._taken}
         self.look: Look = frozenset(self._columns)
         self.drawn = any(feature.drawn for feature in spec.features.values())
 
@@ -71,10 +73,17 @@ class EpisodeRecorder:
             else:
                 self._steps[key].append(array.astype(column.dtype))
 
-    def act(self, action: NDArray[Any], reward: float, success: bool, done: bool) -> None:
-        """Take an action and what came of it."""
-        for key, value in ((ACTION, action), (REWARD, reward), (SUCCESS, success), (DONE, done)):
-            self._steps[key].append(value)
+    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy and what came of it."""
+        values = {
+            ACTION: self._spec.executed(action),
+            WANTED: action,
+            REWARD: outcome.reward,
+            SUCCESS: bool(outcome.success),
+            DONE: done,
+        }
+        for key in self._taken:
+            self._steps[key].append(values[key])
 
     def finish(self, record: EpisodeRecord) -> None:
         """Make the episode durable under its name."""
@@ -82,7 +91,7 @@ class EpisodeRecorder:
             self._make_folder()
             for clip in self._clips.values():
                 clip.finish()
-            columns = self._columns | step_columns(self._spec.action_size)
+            columns = self._columns | step_columns(self._spec)
             rows = {key: columns[key].stack(values) for key, values in self._steps.items()}
             named: Any = {dataset_name(key): value for key, value in rows.items()}
             np.savez(self._partial / STEPS, **named)
@@ -118,7 +127,7 @@ class EpisodeRecorder:
         self._partial.mkdir(parents=True, exist_ok=True)
 
     def _describe(self, record: EpisodeRecord) -> dict[str, Any]:
-        columns = self._columns | step_columns(self._spec.action_size)
+        columns = self._columns | step_columns(self._spec)
         return {
             "origin": {
                 "task_group": record.task_group,
@@ -128,6 +137,7 @@ class EpisodeRecorder:
                 "seed": record.seed,
                 "success": record.success,
                 "digest": record.digest,
+                "pixel_digest": record.pixel_digest,
             },
             "prompt": self._episode.task.prompt,
             "frames": record.steps,

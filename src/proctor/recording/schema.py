@@ -17,6 +17,9 @@ from proctor.benchmarks.protocol import BenchmarkSpec
 
 ACTION, REWARD, SUCCESS, DONE = "action", "next.reward", "next.success", "next.done"
 
+WANTED = "policy_action"
+"""What the policy wanted, where the simulator clips it. What begins with `action` is what LeRobot trains on."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -45,10 +48,12 @@ def observed_columns(spec: BenchmarkSpec) -> dict[str, Column]:
     return {spec.sources.get(key, key): _column(f.shape, f.dtype) for key, f in spec.features.items()}
 
 
-def step_columns(action_size: int) -> dict[str, Column]:
-    """Return the columns that every benchmark has."""
+def step_columns(spec: BenchmarkSpec) -> dict[str, Column]:
+    """Return the columns of what was done in a step, and what came of it."""
+    action = Column("float32", (spec.action_size,))
     return {
-        ACTION: Column("float32", (action_size,)),
+        ACTION: action,
+        **({WANTED: action} if spec.clips_actions else {}),
         REWARD: Column("float32", (1,)),
         SUCCESS: Column("bool", (1,)),
         DONE: Column("bool", (1,)),

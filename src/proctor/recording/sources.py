@@ -19,6 +19,9 @@ from proctor.recording.recorder import PIECE, STEPS
 from proctor.recording.schema import Column
 from proctor.recording.statistics import NAMES, Stats
 
+Digests = tuple[str | None, str | None]
+"""Those of an episode: of its physics, and of its pixels."""
+
 PIECES, DATASET = "recording", "dataset"
 """Folders of a run directory: what workers left, and what all of it makes."""
 
@@ -74,15 +77,15 @@ class Source:
         """Whether nothing was recorded here."""
         return not (self._dataset / ORIGINS).exists() and next(self._pieces.glob(f"*/*/{PIECE}"), None) is None
 
-    def find(self, key: EpisodeKey, digest: str | None) -> Recorded | None:
-        """Return an episode that came out with this digest; `None` if it was not recorded here."""
+    def find(self, key: EpisodeKey, digests: Digests) -> Recorded | None:
+        """Return an episode that came out with these digests; `None` if it was not recorded here."""
         piece = self._found.get(key)
         if piece is not None:
             described = json.loads((piece / PIECE).read_text())
-            if described["origin"]["digest"] == digest:
+            if _digests(described["origin"]) == digests:
                 return _read_piece(piece, described)
         number = self._assembled.get(key)
-        if number is not None and self._origins["episodes"][number]["digest"] == digest:
+        if number is not None and _digests(self._origins["episodes"][number]) == digests:
             return self._read_assembled(number)
         return None
 
@@ -156,6 +159,10 @@ def _file(chunk: int, file: int, ending: str) -> str:
 
 def _key(origin: Mapping[str, Any]) -> EpisodeKey:
     return EpisodeKey(origin["task_group"], origin["task_id"], origin["episode_index"])
+
+
+def _digests(origin: Mapping[str, Any]) -> Digests:
+    return origin["digest"], origin["pixel_digest"]
 
 
 def _read_piece(piece: Path, described: Mapping[str, Any]) -> Recorded:

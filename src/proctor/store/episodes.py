@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
+from proctor.store.checksums import ChecksumTables, Row, Table, damaged, reading, writing
 from proctor.store.filesystem import is_network
 from proctor.store.records import Attempt, EpisodeRecord
 from proctor.store.rewards import RewardCurve, unpack_rewards
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Session(NamedTuple):
@@ -45,36 +47,60 @@ class Note(NamedTuple):
     message: str
 
 
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE episodes (
-    task_group TEXT NOT NULL, task_id INTEGER NOT NULL, task TEXT NOT NULL, episode_index INTEGER NOT NULL,
-    seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('finished', 'error')),
-    success INTEGER, sum_reward REAL, max_reward REAL, steps INTEGER NOT NULL, metrics TEXT NOT NULL,
-    attempts INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT, video_path TEXT, error TEXT,
-    asks INTEGER NOT NULL, looks INTEGER NOT NULL, timing TEXT NOT NULL, worker TEXT NOT NULL,
-    started_at REAL NOT NULL, ended_at REAL NOT NULL, rewards BLOB NOT NULL,
-    PRIMARY KEY (task_group, task_id, episode_index)
-) WITHOUT ROWID;
-CREATE TABLE attempts (
-    task_group TEXT NOT NULL, task_id INTEGER NOT NULL, episode_index INTEGER NOT NULL,
-    number INTEGER NOT NULL, reason TEXT NOT NULL, worker INTEGER NOT NULL, ended_at REAL NOT NULL
-);
-CREATE TABLE sessions (
-    id INTEGER PRIMARY KEY, started_at REAL NOT NULL, ended_at REAL, workers INTEGER, startup REAL
-);
-CREATE TABLE notes (told_at REAL NOT NULL, message TEXT NOT NULL);
-"""
+_EPISODE_KEY = {"task_group": "TEXT NOT NULL", "task_id": "INTEGER NOT NULL", "episode_index": "INTEGER NOT NULL"}
+
+_TABLES = {
+    "meta": Table({"key": "TEXT NOT NULL", "value": "TEXT NOT NULL"}, key=("key",)),
+    "episodes": Table(
+        {
+            **_EPISODE_KEY,
+            "task": "TEXT NOT NULL",
+            "seed": "INTEGER NOT NULL",
+            "status": "TEXT NOT NULL CHECK (status IN ('finished', 'error'))",
+            "success": "INTEGER",
+            "sum_reward": "REAL",
+            "max_reward": "REAL",
+            "steps": "INTEGER NOT NULL",
+            "metrics": "TEXT NOT NULL",
+            "attempts": "INTEGER NOT NULL",
+            "seconds": "REAL NOT NULL",
+            "digest": "TEXT",
+            "pixel_digest": "TEXT",
+            "video_path": "TEXT",
+            "error": "TEXT",
+            "asks": "INTEGER NOT NULL",
+            "looks": "INTEGER NOT NULL",
+            "timing": "TEXT NOT NULL",
+            "worker": "TEXT NOT NULL",
+            "started_at": "REAL NOT NULL",
+            "ended_at": "REAL NOT NULL",
+            "rewards": "BLOB NOT NULL",
+        },
+        key=tuple(_EPISODE_KEY),
+    ),
+    "attempts": Table(
+        {
+            **_EPISODE_KEY,
+            "number": "INTEGER NOT NULL",
+            "reason": "TEXT NOT NULL",
+            "worker": "INTEGER NOT NULL",
+            "ended_at": "REAL NOT NULL",
+        }
+    ),
+    "sessions": Table(
+        {
+            "id": "INTEGER NOT NULL",
+            "started_at": "REAL NOT NULL",
+            "ended_at": "REAL",
+            "workers": "INTEGER NOT NULL",
+            "startup": "REAL NOT NULL",
+        },
+        key=("id",),
+    ),
+    "notes": Table({"told_at": "REAL NOT NULL", "message": "TEXT NOT NULL"}),
+}
 
 _JSON_COLUMNS = ("metrics", "timing")
-_COLUMNS = (
-    "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
-    "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error", "asks", "looks",
-    "timing", "worker", "started_at",
-)  # fmt: skip
-_WRITTEN = (*_COLUMNS, "rewards", "ended_at")
-_REPLACED = _WRITTEN[4:]
-"""What another attempt may change: all but what identifies the episode."""
 
 
 class EpisodeTable:
@@ -87,20 +113,18 @@ class EpisodeTable:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        with _explained(path):
+        opening = reading(path) if read_only else writing(path)
+        with opening:
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
-            where = f"{path.absolute().as_uri()}?mode={_reading(path) if read_only else 'rwc'}"
+            where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
+        self._tables = ChecksumTables(self._db, path, _TABLES)
         try:
             if not read_only:
-                with _explained(path):
+                with writing(path):
                     self._prepare()
-            version = self.meta("schema_version")
-            if version != SCHEMA_VERSION:
-                raise StoreError(
-                    f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
-                    "Use the Proctor version that wrote it, or a new --output_dir."
-                )
+            self._check_version()
+            self._tables.check_schema()
         except StoreError:
             self._db.close()
             raise
@@ -109,11 +133,22 @@ class EpisodeTable:
         # WAL needs shared memory between processes, which network file systems do not give.
         self._db.execute(f"PRAGMA journal_mode={'TRUNCATE' if is_network(self.path) else 'WAL'}")
         self._db.execute("PRAGMA synchronous=FULL")
-        if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            with self._transaction():
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
+        if not _holds_anything(self._db):
+            with self._tables.transaction():
+                self._tables.create()
                 self._put_meta("schema_version", SCHEMA_VERSION)
+
+    def _check_version(self) -> None:
+        """Refuse a file of another version, whose tables may be any."""
+        with reading(self.path):
+            row = self._db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+        if row is None:
+            raise damaged(self.path, "it does not say its schema version")
+        if row[0] != json.dumps(SCHEMA_VERSION):
+            raise StoreError(
+                f"{self.path} has schema version {ascii(row[0])[1:-1]}, this Proctor reads {SCHEMA_VERSION}. "
+                "Use the Proctor version that wrote it, or a new --output_dir."
+            )
 
     def __enter__(self) -> EpisodeTable:
         return self
@@ -123,129 +158,113 @@ class EpisodeTable:
     ) -> None:
         self._db.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
     def meta(self, key: str) -> Any:
         """Return a stored value, or `None`."""
-        with _explained(self.path):
-            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        # All are read, because a damaged key is found by nobody who looks for it.
+        stored = {row["key"]: row["value"] for row in self._tables.rows("meta")}
+        return json.loads(stored[key]) if key in stored else None
 
     def set_meta(self, key: str, value: Any) -> None:
         """Store a JSON value under `key`."""
-        with _explained(self.path), self._transaction():
+        with writing(self.path), self._tables.transaction():
             self._put_meta(key, value)
 
     def _put_meta(self, key: str, value: Any) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, sort_keys=True)))
+        self._put("meta", (key,), {"key": key, "value": json.dumps(value, sort_keys=True)})
+
+    def _put(self, table: str, key: Sequence[Any], row: Mapping[str, Any]) -> None:
+        before = self._tables.find(table, key)
+        if before is None:
+            self._tables.insert(table, row)
+        else:
+            self._tables.replace(table, before, row)
 
     def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
         """Make results durable, all of them or none. A finished episode is never overwritten."""
         now = time.time()
-        marks = ", ".join("?" * len(_WRITTEN))
-        # An error may be tried again by a later session; a finished episode stays what it is.
-        upsert = (
-            f"INSERT INTO episodes ({', '.join(_WRITTEN)}) VALUES ({marks}) ON CONFLICT DO UPDATE SET "
-            + ", ".join(f"{column} = excluded.{column}" for column in _REPLACED)
-            + " WHERE episodes.status = 'error'"
-        )
-        with _explained(self.path), self._transaction():
-            self._db.executemany(upsert, [(*_row(record), record.rewards, now) for record in records])
-            self._db.executemany(
-                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(*attempt.key, attempt.number, attempt.reason, attempt.worker, now) for attempt in attempts],
-            )
+        with writing(self.path), self._tables.transaction():
+            for record in records:
+                self._keep(_row(record, now))
+            for attempt in attempts:
+                names = (*_EPISODE_KEY, "number", "reason", "worker", "ended_at")
+                values = (*attempt.key, attempt.number, attempt.reason, attempt.worker, now)
+                self._tables.insert("attempts", dict(zip(names, values, strict=True)))
+
+    def _keep(self, row: Row) -> None:
+        """Take a result. An error may be tried again by a later session; a finished episode stays what it is."""
+        before = self._tables.find("episodes", [row[name] for name in _EPISODE_KEY])
+        if before is None:
+            self._tables.insert("episodes", row)
+        elif before["status"] == "error":
+            self._tables.replace("episodes", before, row)
 
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that ended, in no particular order."""
-        with _explained(self.path):
-            rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes").fetchall()
-        return [_record(row) for row in rows]
+        return [_record(row) for row in self._tables.rows("episodes")]
 
     def endings(self) -> list[Ended]:
         """Return how every episode ended, in no particular order: less than `records`, and quicker."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index, status, success, ended_at FROM episodes"
-            ).fetchall()
         return [
-            Ended(EpisodeKey(group, task, index), status, None if success is None else bool(success), at)
-            for group, task, index, status, success, at in rows
+            Ended(_key(row), row["status"], _success(row), row["ended_at"])
+            for row in self._tables.rows("episodes")
         ]
 
     def reward_curves(self, keys: Iterable[EpisodeKey]) -> dict[EpisodeKey, RewardCurve]:
         """Return the rewards of these episodes, of those that have any."""
-        statement = (
-            "SELECT rewards, steps FROM episodes WHERE task_group = ? AND task_id = ? AND episode_index = ? "
-            "AND length(rewards) > 0"
-        )
-        with _explained(self.path):
-            found = {key: self._db.execute(statement, key).fetchone() for key in keys}
-        return {key: unpack_rewards(*row) for key, row in found.items() if row is not None}
+        wanted = set(keys)
+        return {
+            _key(row): unpack_rewards(row["rewards"], row["steps"])
+            for row in self._tables.rows("episodes")
+            if row["rewards"] and _key(row) in wanted
+        }
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt that came to nothing, in the order in which they ended."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index, number, reason, worker FROM attempts ORDER BY ended_at"
-            ).fetchall()
-        return [Attempt(EpisodeKey(*row[:3]), *row[3:]) for row in rows]
+        rows = sorted(self._tables.rows("attempts"), key=itemgetter("ended_at"))
+        return [Attempt(_key(row), row["number"], row["reason"], row["worker"]) for row in rows]
 
     def add_note(self, message: str) -> None:
         """Keep something that the user was told: a retry, a restart, a stop."""
-        with _explained(self.path), self._transaction():
-            self._db.execute("INSERT INTO notes VALUES (?, ?)", (time.time(), message))
+        with writing(self.path), self._tables.transaction():
+            self._tables.insert("notes", Note(time.time(), message)._asdict())
 
     def notes(self) -> list[Note]:
         """Return what the user was told, oldest first."""
-        with _explained(self.path):
-            return [Note(*row) for row in self._db.execute("SELECT * FROM notes ORDER BY told_at")]
+        return sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
 
     def finished_keys(self) -> set[EpisodeKey]:
         """Return the episodes that need not run again: errors are tried anew."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index FROM episodes WHERE status = 'finished'"
-            ).fetchall()
-        return {EpisodeKey(*row) for row in rows}
+        return {_key(row) for row in self._tables.rows("episodes") if row["status"] == "finished"}
 
     def begin_session(self, workers: int) -> int:
         """Note that a process starts working on this run; returns the session's id."""
-        with _explained(self.path):
-            cursor = self._db.execute(
-                "INSERT INTO sessions (started_at, workers) VALUES (?, ?)", (time.time(), workers)
-            )
-        return int(cursor.lastrowid or 0)
+        with writing(self.path), self._tables.transaction():
+            return self._add_session(time.time(), None, workers, 0.0)
+
+    def _add_session(self, started_at: float, ended_at: float | None, workers: int, startup: float) -> int:
+        number = 1 + max((row["id"] for row in self._tables.rows("sessions")), default=0)
+        values = (number, started_at, ended_at, workers, startup)
+        self._tables.insert("sessions", dict(zip(_TABLES["sessions"].columns, values, strict=True)))
+        return number
 
     def end_session(self, session: int, startup: float) -> None:
         """Note the end, and the seconds that its child processes took to start."""
-        with _explained(self.path):
-            self._db.execute(
-                "UPDATE sessions SET ended_at = ?, startup = ? WHERE id = ?", (time.time(), startup, session)
-            )
+        with writing(self.path), self._tables.transaction():
+            before = self._tables.find("sessions", (session,))
+            if before is not None:
+                self._tables.replace("sessions", before, {**before, "ended_at": time.time(), "startup": startup})
 
     def sessions(self) -> list[Session]:
         """Return every session. One that was killed counts until the last episode that it finished."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT started_at, ended_at, coalesce(workers, 0), coalesce(startup, 0), "
-                "coalesce((SELECT min(started_at) FROM sessions t WHERE t.id > s.id), 9e99) FROM sessions s"
-            ).fetchall()
-            found = []
-            for start, end, workers, startup, following in rows:
-                last = self._db.execute(
-                    "SELECT max(ended_at) FROM episodes WHERE ended_at >= ? AND ended_at < ?", (start, following)
-                ).fetchone()[0]
-                found.append(Session(start, end or last or start, workers, startup))
+        rows = sorted(self._tables.rows("sessions"), key=itemgetter("id"))
+        killed = any(row["ended_at"] is None for row in rows)
+        ends = [ending.ended_at for ending in self.endings()] if killed else []
+        found = []
+        for place, row in enumerate(rows):
+            start = row["started_at"]
+            following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
+            last = max((end for end in ends if start <= end < following), default=start)
+            found.append(Session(start, row["ended_at"] or last, row["workers"], row["startup"]))
         return found
 
     def wall_and_startup(self) -> tuple[float, float]:
@@ -262,34 +281,23 @@ class EpisodeTable:
 
         Doing it again changes nothing. Whether both tell the same of an episode is for the caller to see.
         """
-        columns = ", ".join(_WRITTEN)
-        better = ", ".join(f"{column} = excluded.{column}" for column in _REPLACED)
         sessions = source.sessions()
-        with _explained(self.path):
-            self._db.execute("ATTACH ? AS source", (f"{source.path.absolute().as_uri()}?mode=ro",))
-            try:
-                with self._transaction():
-                    self._db.execute(
-                        f"INSERT INTO episodes ({columns}) SELECT {columns} FROM source.episodes WHERE true "
-                        f"ON CONFLICT DO UPDATE SET {better} "
-                        "WHERE episodes.status = 'error' AND excluded.status = 'finished'"
-                    )
-                    for table in ("attempts", "notes"):
-                        self._db.execute(
-                            f"INSERT INTO {table} SELECT * FROM source.{table} EXCEPT SELECT * FROM {table}"
-                        )
-                    # One that was still going on when it was taken over before has gone on since.
-                    self._db.executemany(
-                        "UPDATE sessions SET ended_at = ?2, startup = ?4 WHERE started_at = ?1 AND workers = ?3",
-                        sessions,
-                    )
-                    self._db.executemany(
-                        "INSERT INTO sessions (started_at, ended_at, workers, startup) SELECT ?1, ?2, ?3, ?4 "
-                        "WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE started_at = ?1 AND workers = ?3)",
-                        sessions,
-                    )
-            finally:
-                self._db.execute("DETACH source")
+        with writing(self.path), self._tables.transaction():
+            for row in source._tables.rows("episodes"):
+                if row["status"] == "finished" or self._tables.find("episodes", _key(row)) is None:
+                    self._keep(row)
+            for table in ("attempts", "notes"):
+                here = {tuple(row.values()) for row in self._tables.rows(table)}
+                for row in source._tables.rows(table):
+                    if tuple(row.values()) not in here:
+                        self._tables.insert(table, row)
+            known = {(row["started_at"], row["workers"]): row for row in self._tables.rows("sessions")}
+            for session in sessions:
+                before = known.get((session.started_at, session.workers))
+                if before is None:
+                    self._add_session(*session)
+                else:  # one that was still going on when it was taken over before has gone on since
+                    self._tables.replace("sessions", before, {**before, **session._asdict()})
 
 
 def is_begun(path: Path) -> bool:
@@ -297,16 +305,16 @@ def is_begun(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode={_reading(path)}", uri=True)
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode={_mode(path)}", uri=True)
         try:
-            return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+            return _holds_anything(database)
         finally:
             database.close()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return True
 
 
-def _reading(path: Path) -> str:
+def _mode(path: Path) -> str:
     """How to open a file that is only looked at."""
     # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
     # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Network file systems
@@ -318,29 +326,28 @@ def _reading(path: Path) -> str:
     return "ro&readonly_shm=1" if index.exists() else "ro"
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line that says what to do."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        hint = "Free some space" if "full" in str(error) else "Check the disk and its permissions"
-        raise StoreError(
-            f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
-            "finished episodes are kept."
-        ) from error
+def _holds_anything(database: sqlite3.Connection) -> bool:
+    """Whether there are tables, or were: a file whose list of tables is lost is more than a page long."""
+    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return bool(tables or database.execute("PRAGMA page_count").fetchone()[0] > 1)
 
 
-def _row(record: EpisodeRecord) -> tuple[Any, ...]:
+def _row(record: EpisodeRecord, ended_at: float) -> Row:
     wire = record.to_wire()
-    for column in _JSON_COLUMNS:
-        wire[column] = json.dumps(wire[column], sort_keys=True)
-    return tuple(wire[column] for column in _COLUMNS)
+    texts = {column: json.dumps(wire[column], sort_keys=True) for column in _JSON_COLUMNS}
+    return {**wire, **texts, "ended_at": ended_at}
 
 
-def _record(row: tuple[Any, ...]) -> EpisodeRecord:
-    wire = dict(zip(_COLUMNS, row, strict=True))
-    for column in _JSON_COLUMNS:
-        wire[column] = json.loads(wire[column])
-    wire["success"] = None if wire["success"] is None else bool(wire["success"])
-    return EpisodeRecord(**wire)
+def _record(row: Row) -> EpisodeRecord:
+    values = {column: json.loads(row[column]) for column in _JSON_COLUMNS}
+    values = {**row, **values, "success": _success(row), "rewards": b""}
+    del values["ended_at"]
+    return EpisodeRecord(**values)
+
+
+def _key(row: Row) -> EpisodeKey:
+    return EpisodeKey(row["task_group"], row["task_id"], row["episode_index"])
+
+
+def _success(row: Row) -> bool | None:
+    return None if row["success"] is None else bool(row["success"])

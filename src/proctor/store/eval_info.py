@@ -17,7 +17,7 @@ from proctor.store.records import SPANS, EpisodeRecord, rate_if_errors_failed, s
 
 _PER_EPISODE = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
-    "steps", "metrics", "attempts", "seconds", "digest", "video_path", "error",
+    "steps", "metrics", "attempts", "seconds", "digest", "pixel_digest", "video_path", "error",
 )  # fmt: skip
 
 

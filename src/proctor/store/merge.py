@@ -109,7 +109,7 @@ def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeK
     for directory, records in zip(directories, finished, strict=True):
         for key, record in records.items():
             where, other = first.setdefault(key, (directory, record))
-            if other.digest != record.digest:
+            if other.digests != record.digests:
                 conflicts.append(
                     f"  {record.task} episode {record.episode_index}:\n"
                     f"    {where}: {_describe(other)}\n    {directory}: {_describe(record)}"
@@ -126,9 +126,10 @@ def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeK
 
 def _describe(record: EpisodeRecord) -> str:
     outcome = {True: "success", False: "failure", None: "success unknown"}[record.success]
+    pixels = f", of pixels {record.pixel_digest[:16]}" if record.pixel_digest else ""
     return (
         f"{outcome}, {record.steps} steps, sum of rewards {record.sum_reward}, "
-        f"digest {(record.digest or 'none')[:16]}"
+        f"digest {(record.digest or 'none')[:16]}{pixels}"
     )
 
 

@@ -19,9 +19,10 @@ SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
 class EpisodeRecord:
     """The result of one episode. A record exists if and only if its episode ended.
 
-    `success`, `rewards` and `digest` depend on (task, index, seed, policy) alone. `seconds`, `attempts`, `timing`,
-    `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's, never counted
-    as a failure. A finished episode whose `success` is `None` never heard of success from its simulator.
+    `success`, `rewards` and `digests` depend on (task, index, seed, policy) alone. `seconds`, `attempts`,
+    `timing`, `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's,
+    never counted as a failure. A finished episode whose `success` is `None` never heard of success from its
+    simulator.
     """
 
     task_group: str
@@ -38,6 +39,9 @@ class EpisodeRecord:
     attempts: int = 1
     seconds: float = 0.0
     digest: str | None = None
+    """Of physics: what the policy saw but cameras did not draw, actions, rewards, success and how it ended."""
+    pixel_digest: str | None = None
+    """Of what cameras drew for the policy; `None` if it looks at no camera."""
     video_path: str | None = None
     error: str | None = None
     asks: int = 0
@@ -55,6 +59,11 @@ class EpisodeRecord:
     def key(self) -> EpisodeKey:
         """What identifies the episode inside its run."""
         return EpisodeKey(self.task_group, self.task_id, self.episode_index)
+
+    @property
+    def digests(self) -> tuple[str | None, str | None]:
+        """Both digests: equal ones mean that the episode was the same, to the bit."""
+        return self.digest, self.pixel_digest
 
     @classmethod
     def failed(cls, episode: Episode, attempts: int, error: str) -> EpisodeRecord:

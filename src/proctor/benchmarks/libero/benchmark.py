@@ -81,6 +81,7 @@ class Libero(Benchmark):
             features=features | state if s.obs_type == "pixels_agent_pos" else features,
             action_size=7,
             privileged=state,
+            clips_actions=s.control_mode == "relative",  # an absolute one is a pose, taken as it is
         )
 
     @cached_property

@@ -72,6 +72,7 @@ class MetaWorld(Benchmark):
             features=features,
             action_size=4,
             privileged={STATE: state, ENVIRONMENT_STATE: environment},
+            clips_actions=True,
         )
 
     def tasks(self) -> Sequence[Task]:

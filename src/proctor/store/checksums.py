@@ -1,0 +1,312 @@
+"""SQLite tables in which every row carries a checksum, and every table one of all its rows.
+
+A row's checksum covers its table's name, the names of its columns and every value with its type. A table's covers
+how many rows there are and which. Both are written in the transaction that changes a row and compared whenever one
+is read, so a changed, lost or misplaced row is an error and never another result. They are made against accidents:
+a failing disk, a broken copy, an editor. Whoever wants to forge a run can compute them too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+
+from proctor.errors import StoreError
+
+Row = dict[str, Any]
+"""A row's values by column, without its checksum."""
+
+_TOTALS = "checksums"
+
+# As SQLite gives a value back, whatever Python type it had: that is what the checksum is made of.
+_STORED: Mapping[str, Callable[[Any], Any]] = {
+    "INTEGER": operator.index,
+    "REAL": lambda value: float(value) + 0.0,  # SQLite keeps no sign of zero
+    "TEXT": str,
+    "BLOB": bytes,
+}
+
+_DAMAGE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_ERROR,  # our statements are right, so a schema that does not know them is not ours
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table holds; it gets a column for the checksum besides.
+
+    Attributes:
+        columns: SQL definitions by name, each beginning with INTEGER, REAL, TEXT or BLOB.
+        key: the columns that identify a row; none if rows are only ever added.
+    """
+
+    columns: Mapping[str, str]
+    key: tuple[str, ...] = ()
+
+    def sql(self, name: str) -> str:
+        """Return the statement that makes it."""
+        parts = [f"{column} {definition}" for column, definition in self.columns.items()]
+        parts.append("checksum INTEGER NOT NULL")
+        if self.key:
+            parts.append(f"PRIMARY KEY ({', '.join(self.key)})")
+        return f"CREATE TABLE {name} ({', '.join(parts)})" + (" WITHOUT ROWID" if self.key else "")
+
+    @cached_property
+    def _kinds(self) -> list[tuple[str, Callable[[Any], Any]]]:
+        return [(column, _STORED[definition.partition(" ")[0]]) for column, definition in self.columns.items()]
+
+    def values(self, row: Mapping[str, Any]) -> list[Any]:
+        """Return a row's values as SQLite will give them back, in the order of the columns."""
+        # NaN is kept as NULL.
+        return [
+            None if (value := row[column]) is None or value != value else stored(value)
+            for column, stored in self._kinds
+        ]
+
+
+class Total(NamedTuple):
+    """How many rows a table has, and the sum of their checksums: the same in whatever order they lie."""
+
+    rows: int
+    total: int
+
+    def changed(self, rows: int, difference: int) -> Total:
+        """Return it after a change; sums stay within SQLite's integers."""
+        return Total(self.rows + rows, (self.total + difference + 2**63) % 2**64 - 2**63)
+
+
+NOTHING = Total(0, 0)
+
+
+class ChecksumTables:
+    """The tables of one open SQLite file. Every read verifies, every write keeps the checksums true.
+
+    Args:
+        database: the connection, without implicit transactions.
+        path: its file, for messages.
+        tables: what it holds.
+    """
+
+    def __init__(self, database: sqlite3.Connection, path: Path, tables: Mapping[str, Table]) -> None:
+        self._db, self._path = database, path
+        totals = Table(
+            {"name": "TEXT NOT NULL", "rows": "INTEGER NOT NULL", "total": "INTEGER NOT NULL"}, ("name",)
+        )
+        self._tables = {**tables, _TOTALS: totals}
+        self._changes: dict[str, Total] = {}
+        self._sound = False
+        # Bytes that are no text make another checksum, which tells more than SQLite's error does.
+        database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        self._pack = msgpack.Packer(unicode_errors="surrogateescape").pack
+        self._hashes = {
+            name: hashlib.blake2b(self._pack([name, list(table.columns)]), digest_size=8)
+            for name, table in self._tables.items()
+        }
+
+    def create(self) -> None:
+        """Make all tables, inside a transaction."""
+        for name, table in self._tables.items():
+            self._db.execute(table.sql(name))
+        for name in self._tables:
+            if name != _TOTALS:
+                self._insert(_TOTALS, {"name": name, **NOTHING._asdict()})
+
+    def check_schema(self) -> None:
+        """Raise `StoreError` if the file's tables are not these."""
+        with reading(self._path):
+            found = dict(self._db.execute("SELECT name, sql FROM sqlite_master").fetchall())
+        if found != {name: table.sql(name) for name, table in self._tables.items()}:
+            raise damaged(self._path, "its tables are not as they were made")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all of what is inside, or nothing."""
+        self._check_sound()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            for name, change in self._changes.items():
+                before = self._total(name)
+                after = before.changed(*change)
+                self._update(_TOTALS, {"name": name, **before._asdict()}, {"name": name, **after._asdict()})
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._changes.clear()
+
+    def rows(self, name: str) -> list[Row]:
+        """Return every row of a table, in no particular order.
+
+        Raises:
+            StoreError: one was changed, or one is missing or too many.
+        """
+        with reading(self._path):
+            begins = not self._db.in_transaction
+            if begins:
+                self._db.execute("BEGIN")  # both reads see one state of a file that is being written
+            try:
+                expected = self._total(name).changed(*self._changes.get(name, NOTHING))
+                stored = self._db.execute(f"SELECT * FROM {name}").fetchall()
+            finally:
+                if begins:
+                    self._db.execute("COMMIT")
+        found = NOTHING
+        for values in stored:
+            self._verify(name, values)
+            found = found.changed(1, values[-1])
+        if found != expected:
+            missing = expected.rows - found.rows
+            what = f"{abs(missing)} too {'few' if missing > 0 else 'many'}" if missing else "not those written"
+            raise damaged(self._path, f"the rows of its table '{name}' are {what}")
+        columns = tuple(self._tables[name].columns)
+        return [dict(zip(columns, values, strict=False)) for values in stored]
+
+    def find(self, name: str, key: Sequence[Any]) -> Row | None:
+        """Return the row with this key."""
+        where = " AND ".join(f"{column} = ?" for column in self._tables[name].key)
+        values = self._db.execute(f"SELECT * FROM {name} WHERE {where}", tuple(key)).fetchone()
+        if values is None:
+            return None
+        self._verify(name, values)
+        return dict(zip(self._tables[name].columns, values, strict=False))
+
+    def insert(self, name: str, row: Mapping[str, Any]) -> None:
+        """Add a row, inside a transaction."""
+        self._changed(name, 1, self._insert(name, row))
+
+    def replace(self, name: str, before: Row, row: Mapping[str, Any]) -> None:
+        """Put a row in the place of one with the same key, which was read before; inside a transaction."""
+        self._changed(name, 0, self._update(name, before, row))
+
+    def delete(self, name: str, row: Row) -> None:
+        """Remove a row that was read before, inside a transaction; without a key, all that are equal."""
+        table = self._tables[name]
+        columns = table.key or tuple(table.columns)
+        where = " AND ".join(f"{column} IS ?" for column in columns)
+        done = self._db.execute(f"DELETE FROM {name} WHERE {where}", [row[column] for column in columns])
+        self._changed(name, -done.rowcount, -done.rowcount * self._checksum(name, table.values(row)))
+
+    def _insert(self, name: str, row: Mapping[str, Any]) -> int:
+        values = self._tables[name].values(row)
+        checksum = self._checksum(name, values)
+        marks = ", ".join("?" * (len(values) + 1))
+        self._db.execute(f"INSERT INTO {name} VALUES ({marks})", [*values, checksum])
+        return checksum
+
+    def _update(self, name: str, before: Row, row: Mapping[str, Any]) -> int:
+        table = self._tables[name]
+        values = table.values(row)
+        checksum = self._checksum(name, values)
+        columns = ", ".join(f"{column} = ?" for column in (*table.columns, "checksum"))
+        where = " AND ".join(f"{column} = ?" for column in table.key)
+        key = [before[column] for column in table.key]
+        self._db.execute(f"UPDATE {name} SET {columns} WHERE {where}", [*values, checksum, *key])
+        return checksum - self._checksum(name, table.values(before))
+
+    def _changed(self, name: str, rows: int, difference: int) -> None:
+        self._changes[name] = self._changes.get(name, NOTHING).changed(rows, difference)
+
+    def _total(self, name: str) -> Total:
+        row = self.find(_TOTALS, (name,))
+        if row is None:
+            raise damaged(self._path, f"the checksum of its table '{name}' is missing")
+        return Total(row["rows"], row["total"])
+
+    def _verify(self, name: str, values: Sequence[Any]) -> None:
+        if self._checksum(name, values[:-1]) != values[-1]:
+            row = dict(zip(self._tables[name].columns, values, strict=False))
+            raise damaged(
+                self._path, f"{_called(name, row, self._tables[name].key)} has changed since it was written"
+            )
+
+    def _checksum(self, name: str, values: Sequence[Any]) -> int:
+        hashed = self._hashes[name].copy()
+        hashed.update(self._pack(values))
+        return int.from_bytes(hashed.digest(), "big", signed=True)
+
+    def _check_sound(self) -> None:
+        """Before the first change, have SQLite look through the file: it would build on what is broken."""
+        if not self._sound:
+            with reading(self._path):
+                found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise damaged(self._path, found)
+            self._sound = True
+
+
+def damaged(path: Path, what: str) -> StoreError:
+    """Return the error for a file that is not as it was written."""
+    return StoreError(
+        f"{path} is damaged: {_one_line(what)}. "
+        "Restore the file from a copy, or run the evaluation again in a new --output_dir."
+    )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into one line that says what to do."""
+    with _explained(path, lambda error: f"cannot read {path}: {error}. Check the disk and its permissions."):
+        yield
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into one line that says what to do."""
+
+    def words(error: Exception) -> str:
+        full = _code(error) == sqlite3.SQLITE_FULL
+        hint = "Free some space" if full else "Check the disk and its permissions"
+        return (
+            f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
+            "finished episodes are kept."
+        )
+
+    with _explained(path, words):
+        yield
+
+
+@contextmanager
+def _explained(path: Path, words: Callable[[Exception], str]) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:  # of a message in which SQLite quotes the file
+        raise damaged(path, ascii(error.object)) from None
+    except (sqlite3.Error, OSError) as error:
+        if _code(error) in _DAMAGE:
+            raise damaged(path, str(error)) from None
+        raise StoreError(words(error)) from error
+
+
+def _code(error: Exception) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def _called(name: str, row: Row, key: Sequence[str]) -> str:
+    """Return a row's name for people, made of what it says itself: that may be what has changed."""
+    if "episode_index" in row:
+        which = f"{row.get('task') or row.get('task_group')} episode {row['episode_index']}"
+        return f"the row of {which} in its table '{name}'"
+    values = ", ".join(str(row[column]) for column in key)
+    return f"the row{f' {values}' if values else ''} in its table '{name}'"
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if words.isprintable() else ascii(words)[1:-1]
