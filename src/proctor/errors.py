@@ -49,6 +49,10 @@ class PolicyError(RunError):
     """The policy raised, or returned something that is no action. Trying again cannot help."""
 
 
+class BenchmarkError(RunError):
+    """A benchmark does other than it said before the run, so that its rates would mean nothing."""
+
+
 class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
 

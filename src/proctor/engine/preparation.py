@@ -216,11 +216,12 @@ class Preparation:
         return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
+        notes = (*self.facts.notes, *spec.notes)
         if spec.stochastic:
-            return spec.notes
+            return notes
         plan = make_plan(self.facts.tasks, self._settings.eval.n_episodes, self._settings.seed)
         repeats = repeats_note(plan)
-        return spec.notes if repeats is None else (*spec.notes, repeats)
+        return notes if repeats is None else (*notes, repeats)
 
     def _identity(self, spec: PolicySpec, renderer: Renderer | None) -> Identity:
         looks = View.of(spec, self.spec).drawn
@@ -236,6 +237,7 @@ class Preparation:
                     "env": identity_fields(self._settings.env),
                     "tasks": [task.name for task in tasks],
                     "prompts": [task.prompt for task in tasks],
+                    "report_success": [task.reports_success for task in tasks],
                     "seed": self._settings.seed,
                     "policy": {
                         "type": self._settings.policy.type,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.store.filesystem import is_network
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Session(NamedTuple):
@@ -30,11 +30,12 @@ class Session(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How an episode ended, and when: all that a list of runs needs of each."""
+    """How an episode ended, after how many steps, and when: all that a list of runs needs of each."""
 
     key: EpisodeKey
     status: str
     success: bool | None
+    steps: int
     ended_at: float
 
 
@@ -64,6 +65,10 @@ CREATE TABLE sessions (
     id INTEGER PRIMARY KEY, started_at REAL NOT NULL, ended_at REAL, workers INTEGER, startup REAL
 );
 CREATE TABLE notes (told_at REAL NOT NULL, message TEXT NOT NULL);
+CREATE TABLE in_flight (
+    task_group TEXT NOT NULL, task_id INTEGER NOT NULL, episode_index INTEGER NOT NULL, steps INTEGER NOT NULL,
+    PRIMARY KEY (task_group, task_id, episode_index)
+) WITHOUT ROWID;
 """
 
 _JSON_COLUMNS = ("metrics", "timing")
@@ -75,6 +80,14 @@ _COLUMNS = (
 _WRITTEN = (*_COLUMNS, "rewards", "ended_at")
 _REPLACED = _WRITTEN[4:]
 """What another attempt may change: all but what identifies the episode."""
+
+_OLDER = "ON CONFLICT DO UPDATE SET steps = max(steps, excluded.steps)"
+"""An episode that starts again comes to where it was: what was seen of it before still holds."""
+_LAND = """
+DELETE FROM in_flight WHERE EXISTS (
+    SELECT 1 FROM episodes e WHERE e.task_group = in_flight.task_group AND e.task_id = in_flight.task_id
+    AND e.episode_index = in_flight.episode_index AND e.status = 'finished')
+"""
 
 
 class EpisodeTable:
@@ -148,9 +161,20 @@ class EpisodeTable:
     def _put_meta(self, key: str, value: Any) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, sort_keys=True)))
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
-        """Make results durable, all of them or none. A finished episode is never overwritten."""
-        now = time.time()
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
+        """Make results durable, all of them or none. A finished episode is never overwritten.
+
+        Args:
+            records: the episodes that have ended.
+            attempts: tries that came to nothing.
+            running: the episodes in flight at this moment, and how far they are.
+        """
+        records, now = list(records), time.time()
         marks = ", ".join("?" * len(_WRITTEN))
         # An error may be tried again by a later session; a finished episode stays what it is.
         upsert = (
@@ -164,6 +188,19 @@ class EpisodeTable:
                 "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(*attempt.key, attempt.number, attempt.reason, attempt.worker, now) for attempt in attempts],
             )
+            self._db.executemany(
+                f"INSERT INTO in_flight VALUES (?, ?, ?, ?) {_OLDER}", [(*key, steps) for key, steps in running]
+            )
+            self._db.executemany(
+                "DELETE FROM in_flight WHERE task_group = ? AND task_id = ? AND episode_index = ?",
+                [record.key for record in records],
+            )
+
+    def running(self) -> list[Running]:
+        """Return the episodes that were started and have not ended: in flight at the last commit, or cut short."""
+        with _explained(self.path):
+            rows = self._db.execute("SELECT * FROM in_flight").fetchall()
+        return [Running(EpisodeKey(*key), steps) for *key, steps in rows]
 
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that ended, in no particular order."""
@@ -175,11 +212,11 @@ class EpisodeTable:
         """Return how every episode ended, in no particular order: less than `records`, and quicker."""
         with _explained(self.path):
             rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index, status, success, ended_at FROM episodes"
+                "SELECT task_group, task_id, episode_index, status, success, steps, ended_at FROM episodes"
             ).fetchall()
         return [
-            Ended(EpisodeKey(group, task, index), status, None if success is None else bool(success), at)
-            for group, task, index, status, success, at in rows
+            Ended(EpisodeKey(group, task, index), status, None if success is None else bool(success), steps, at)
+            for group, task, index, status, success, steps, at in rows
         ]
 
     def reward_curves(self, keys: Iterable[EpisodeKey]) -> dict[EpisodeKey, RewardCurve]:
@@ -278,6 +315,8 @@ class EpisodeTable:
                         self._db.execute(
                             f"INSERT INTO {table} SELECT * FROM source.{table} EXCEPT SELECT * FROM {table}"
                         )
+                    self._db.execute(f"INSERT INTO in_flight SELECT * FROM source.in_flight WHERE true {_OLDER}")
+                    self._db.execute(_LAND)
                     # One that was still going on when it was taken over before has gone on since.
                     self._db.executemany(
                         "UPDATE sessions SET ended_at = ?2, startup = ?4 WHERE started_at = ?1 AND workers = ?3",
