@@ -1,7 +1,7 @@
 """What the episodes of a run came to: the one aggregation, which everything that shows a result asks.
 
-Rates, intervals, steps and rewards of a run, its groups and its tasks, from records alone. Terminal, report, viewer,
-`eval_info.json`, trackers and Python show the same numbers because they are these.
+Rates, intervals, steps and rewards of a run, its groups and its tasks, from records alone. Terminal, report,
+viewer, `eval_info.json`, trackers and Python show the same numbers because they are these.
 
 Two decisions are made here and nowhere else. *What counts:* every finished episode of a task that reports success
 (`Task.reports_success`, known before the first episode); errors are outside. *What is shown while episodes run:*

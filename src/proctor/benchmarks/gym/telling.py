@@ -1,4 +1,4 @@
-"""What an environment tells when it is opened and tried: its spaces, its step limit, its pace, its success flag."""
+"""What an environment tells when it is opened and tried: its spaces, its limits, its pace, its success flag."""
 
 from __future__ import annotations
 
