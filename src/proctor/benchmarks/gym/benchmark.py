@@ -36,7 +36,7 @@ class GymSettings(EnvSettings):
     success_key: Annotated[
         str,
         "entry of info that reports success, a.b inside another; missing means failure; none: there is none "
-        "[is_success or success, if the environment is seen to have one]",
+        "[is_success or success, if seen in a trial]",
     ] = ""
     metrics: Annotated[str, "numbers in info to store with each episode; comma list"] = ""
     render_as: Annotated[str, "observation key under which the policy sees frames of render() [not at all]"] = ""
