@@ -3,7 +3,8 @@
     python benchmarks/error_rates.py [--runs=10000] [--seed=0]
 
 Prints, as Markdown: how often intervals cover the truth, how often tests call equal policies different and find
-real differences, and the same for rules that stop a run while it goes on. About a minute on one core.
+real differences, the same for rules that stop a run while it goes on, and how far off the rate of a run is that is
+not complete. Some minutes on one core.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
+from incomplete_runs import HEADINGS, INCOMPLETE, incomplete_rows
 from numpy.typing import NDArray
 from simulated import Flags, Played, Tallies, outcomes, play, says_better, tally
 
@@ -340,6 +342,7 @@ def main() -> None:
         ["rate", "Wilson", "episodes", "at_the_stop", "episodes", "anytime", "episodes"],
         precision_rows(rng, runs),
     )
+    table(INCOMPLETE, HEADINGS, incomplete_rows(runs // 10, args.seed))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def metaworld_tasks() -> list[Task]:
 def make_run(directory: Path, kind: MadeUp | None = None) -> Path:
     """Write a run directory; returns it."""
     kind = kind or MadeUp()
-    tasks = list(kind.tasks or metaworld_tasks())
+    tasks = [replace(task, reports_success=kind.tells_success) for task in kind.tasks or metaworld_tasks()]
     plan = make_plan(tasks, kind.n_episodes, 1000)
     run = RunDirectory(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -111,6 +111,13 @@ class LazyRoom(Room):
         return {**seen, "pixels": pictures}
 
 
+class Stuck(Room):
+    """One that breaks when it is stepped."""
+
+    def step(self, action: NDArray[np.float32]) -> Any:
+        raise RuntimeError("stuck")
+
+
 class Panel(gymnasium.Env):  # type: ignore[misc]
     """Switches: whatever action and observation space it is given; an action's sum is the reward."""
 
@@ -137,6 +144,7 @@ def _register(name: str, entry_point: Any, steps: int | None = 30, **kwargs: Any
 _register("Plain", Room)
 gymnasium.register("gym_rooms/Plain-v0", Room, max_episode_steps=30)
 _register("Lazy", LazyRoom)
+_register("Stuck", Stuck)
 _register("Endless", Room, None)
 _register("Quiet", Room, success="")
 _register("Boastful", Room, success="final.outcome", only_then=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,20 @@ def run_cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
     process = start_cli(*arguments, **options)
     out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def viewed(folder: Path, path: str = "/") -> str:
+    """Return a page of `proctor view`, as a browser gets it."""
+    process = start_cli("view", str(folder), "--port=0")
+    try:
+        assert process.stdout is not None
+        port = int(re.search(r":(\d+)/", process.stdout.readline())[1])  # type: ignore[index]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            page: str = answer.read().decode()
+        return page
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def descendants(pid: int) -> list[psutil.Process]:

@@ -15,8 +15,9 @@ from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
 from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
+from proctor.results import task_key
 from proctor.stats.intervals import Rate
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import EpisodeRecord
 from proctor.trackers.choose import Trackers
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 class EvalResult:
     """The episodes of an evaluation, with their rates.
 
-    Iterating gives `EpisodeRecord`s in plan order. Every rate is k out of n with a 95 % Wilson interval;
-    errors are outside it.
+    Iterating gives `EpisodeRecord`s in plan order. Every rate is k out of n with a 95 % interval; errors are
+    outside it.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
-        order = {episode.key: place for place, episode in enumerate(evaluation.plan)}
-        self._records = sorted(evaluation.records, key=lambda record: order[record.key])
+        self._results = evaluation.results
+        self._records = evaluation.results.records
         self._planned = len(evaluation.plan)
         self.path = evaluation.directory
         self.info = evaluation.info
@@ -55,23 +56,25 @@ class EvalResult:
 
     @property
     def success_rate(self) -> Rate:
-        """The rate over all finished episodes."""
-        return success_rate(self._records)
+        """The rate over all finished episodes; of a run that a rule ended, with the rule's interval."""
+        return self._results.overall
 
     @property
     def rate_if_errors_failed(self) -> Rate:
         """The rate that would hold if every error had been a failure."""
-        return rate_if_errors_failed(self._records)
+        return self._results.result.if_errors_failed
 
     def per_task(self) -> dict[str, Rate]:
         """Return the rate of each task."""
-        names = dict.fromkeys(record.task for record in self._records)
-        return {name: success_rate(r for r in self._records if r.task == name) for name in names}
+        tasks = self._results.tasks
+        return {
+            name: self._results.of([task_key(task) for task in tasks if task.name == name])
+            for name in dict.fromkeys(task.name for task in tasks)
+        }
 
     def per_group(self) -> dict[str, Rate]:
         """Return the rate of each group."""
-        names = dict.fromkeys(record.task_group for record in self._records)
-        return {name: success_rate(r for r in self._records if r.task_group == name) for name in names}
+        return {task.group: self._results.of_group(task.group) for task in self._results.tasks}
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per episode. Needs pandas."""

@@ -53,6 +53,10 @@ class ChangedError(RunError):
     """The policy or the benchmark is no longer what the run began with: a process that started later found out."""
 
 
+class BenchmarkError(RunError):
+    """A benchmark does other than it said before the run, so that its rates would mean nothing."""
+
+
 class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
 

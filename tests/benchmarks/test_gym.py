@@ -167,17 +167,42 @@ def test_several_tasks_are_groups_of_their_own_if_their_spaces_agree(tmp_path: P
     console = PatientConsole(width=120, file=io.StringIO())
     print_summary(console, evaluation)
     assert isinstance(console.file, io.StringIO)
-    assert "rooms/Quiet-v0: no success was told" in console.file.getvalue()
+    assert "rooms/Quiet-v0: the environment reports no success flag" in console.file.getvalue()
 
 
-def test_who_speaks_of_success_only_when_it_happens_has_failures_too(tmp_path: Path) -> None:
+def test_who_reports_success_only_when_it_happens_has_failures_too(tmp_path: Path) -> None:
     env = {"success_key": "final.outcome", "metrics": "deep.height"}
     found = run(tmp_path / "run", "rooms/Boastful-v0", "Blind", env=env, eval={"n_episodes": 12})
     outcomes = [record.success for record in found.records]
-    assert set(outcomes) == {True, None}
+    assert set(outcomes) == {True, False}
     rate = found.info["intervals"]["overall"]
     assert (rate["successes"], rate["n_episodes"]) == (outcomes.count(True), 12)
     assert all((record.metrics["deep.height"] > 2) is bool(record.success) for record in found.records)
+
+
+def test_whether_success_is_reported_is_known_before_the_first_episode() -> None:
+    def told(task: str, **settings: Any) -> list[bool]:
+        return [task.reports_success for task in facts(task, **settings).tasks]
+
+    assert told("rooms/Plain-v0") == [True]
+    assert told("rooms/Plain-v0,rooms/Quiet-v0") == [True, False]
+    assert told("rooms/Boastful-v0") == [False], "it reports its success under another name, and only then"
+    assert told("rooms/Boastful-v0", success_key="final.outcome") == [True]
+    assert told("rooms/Plain-v0", success_key="none") == [False]
+
+
+def test_a_flag_that_is_named_and_not_seen_is_told_of_with_what_there_is() -> None:
+    (note,) = facts("rooms/Plain-v0", success_key="is_sucess").notes
+    assert "had no such entry in info, which had drawings, deep, is_success" in note
+    assert "Did you mean 'is_success'?" in note
+    assert facts("rooms/Plain-v0", success_key="is_success").notes == ()
+
+
+def test_an_environment_that_cannot_be_tried_is_asked_of_the_user() -> None:
+    with pytest.raises(UsageError, match=r"could not be found out .*stuck"):
+        facts("rooms/Stuck-v0")
+    (task,) = facts("rooms/Stuck-v0", success_key="none").tasks
+    assert not task.reports_success
 
 
 def test_typed_arguments_reach_the_environment(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from proctor.cluster.mail import Mail, Result
 from proctor.config.settings import PolicySettings
 from proctor.engine.plan import make_plan
 from proctor.policies.lerobot.policy import LeRobotSettings
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
 
 TASKS = [Task(group=name, task_id=0, name=name, prompt=name, max_steps=10) for name in "ab"]
@@ -39,13 +39,23 @@ class Memory:
     def __init__(self) -> None:
         self.kept: list[EpisodeRecord] = []
         self.attempts: list[Attempt] = []
+        self.in_flight: list[Running] = []
 
     def records(self) -> list[EpisodeRecord]:
         return []
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+    def running(self) -> list[Running]:
+        return []
+
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
         self.kept += records
         self.attempts += attempts
+        self.in_flight = list(running)
 
 
 def node(name: str, workers: int = 1) -> Member:
@@ -69,6 +79,21 @@ class Scene:
     def end_all(self, member: Member, seconds: float = 60.0) -> None:
         results = [result(episode, seconds) for episode in member.outstanding.values()]
         self.handout.receive(member, Mail(results=results))
+
+
+def test_how_far_episodes_are_on_the_nodes_is_stored_with_every_result_and_at_the_end(tmp_path: Path) -> None:
+    scene, members = Scene(tmp_path, 10), [node("x", 1), node("y", 2)]
+    scene.handout.serve(members)
+    (mine,), (first, second) = (list(member.outstanding.values()) for member in members)
+    scene.handout.receive(members[0], Mail(running=[Running(mine.key, 30)]))
+    scene.handout.receive(members[1], Mail(running=[Running(first.key, 9), Running(second.key, 4)]))
+    scene.handout.receive(members[1], Mail(results=[result(first)], running=[Running(second.key, 6)]))
+    assert scene.ledger.in_flight == [Running(mine.key, 30), Running(second.key, 6)]
+    # A stop: the nodes leave, and what they were at stays a started episode.
+    for member in members:
+        scene.handout.lose(member, "the node left", blame=False)
+    scene.handout.finish()
+    assert scene.ledger.in_flight == [Running(mine.key, 30), Running(second.key, 6)]
 
 
 def test_a_node_gets_what_its_workers_can_start_and_no_more_as_long_as_nothing_is_known(tmp_path: Path) -> None:

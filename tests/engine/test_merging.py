@@ -12,9 +12,13 @@ import pytest
 from made_up_run import alter
 
 from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
+from made_runs import make_run
+from proctor.benchmarks.protocol import EpisodeKey
 from proctor.engine.merging import merge_runs
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.store.episodes import EpisodeTable
+from proctor.store.records import Running
+from proctor.store.run_directory import Shard
 
 SHARDS = 3
 
@@ -248,24 +252,26 @@ def test_a_resume_keeps_the_batch_shape_that_its_run_began_with(tmp_path: Path) 
     options: dict[str, Any] = {"policy": {"type": f"{source}:Roomy", "path": None}}
     begun = run_tiny(tmp_path / "run", n_episodes=1, **options)
     assert begun.info["run"]["identity"]["policy"]["batch"] == 4
-    source.write_text(ROOMY.replace("BY_RULE = 4", "BY_RULE = 2"))
     # Another process, in which the rule gives another shape: less memory, say.
-    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", n_episodes=2, policy={"type": f"{source}:Roomy"})))
+    tree = tiny_tree(tmp_path / "run", n_episodes=2, policy={"type": f"{source}:Roomy", "path": "none"})
+    done = run_cli("eval", *flags(tree), extra_env={"ROOM": "2"})
     assert done.returncode == 0, done.stderr
     assert len(digests(tmp_path / "run")) == 6
 
 
 ROOMY = """
+import os
 from dataclasses import dataclass
+from typing import Annotated
 import numpy as np
-from proctor.config.settings import PolicySettings
+from proctor.config.settings import EXECUTION, PolicySettings
 from proctor.policies.protocol import Actions, Policy, PolicySpec
 
-BY_RULE = 4
+BY_RULE = int(os.environ.get("ROOM", 4))
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(PolicySettings):
-    batch_size: int = 0
+    batch_size: Annotated[int, EXECUTION, "what it comes to is in the spec"] = 0
 
 class Roomy(Policy):
     Settings = Settings
@@ -284,3 +290,33 @@ class Roomy(Policy):
     def act(self, windows, memories, generators):
         return Actions([np.zeros((1, 2)) for _ in windows], memories)
 """
+
+
+def test_a_run_that_a_rule_ended_stays_ended_until_the_plan_is_whole(tmp_path: Path) -> None:
+    rule = {"stop_when": "ci<=0.12", "batch_size": 2}
+    ended = run_tiny(tmp_path / "ended", n_episodes=60, eval=rule)
+    stop = ended.info["run"]["stopped"]
+    assert stop is not None
+    merged = merge_runs([tmp_path / "ended"], tmp_path / "merged").evaluation
+    assert merged.info["run"]["stopped"] == stop
+    assert merged.info["overall"]["pc_success"] == ended.info["overall"]["pc_success"]
+    shown = {key: merged.info["intervals"]["overall"][key] for key in ("low", "high", "method")}
+    assert shown == {key: stop["interval"][key] for key in ("low", "high", "method")}
+    run_tiny(tmp_path / "whole", n_episodes=60, eval={"batch_size": 2})
+    both = merge_runs([tmp_path / "ended", tmp_path / "whole"], tmp_path / "both").evaluation
+    assert both.info["run"]["stopped"] is None
+    assert both.info["intervals"]["overall"]["n_episodes"] == 180
+
+
+def test_shards_that_were_cut_short_merge_to_an_estimate_over_all_that_they_started(tmp_path: Path) -> None:
+    outcomes = {"a": [True, True, False] * 8}
+    for number in range(2):
+        path = make_run(tmp_path / "run", outcomes, shard=Shard(number, 2), missing=[("a", 20), ("a", 23)])
+        with EpisodeTable(path / f"shard_{number}_of_2" / "run.sqlite") as table:
+            table.write([], running=[Running(EpisodeKey("a", 0, 20 if number == 0 else 23), 60)])
+    merged = merge_runs([tmp_path / "run"]).evaluation
+    assert merged.results.overall[:2] == (16, 22)
+    assert merged.results.overall.running == 2
+    # Both have run longer than any success, as the failures did.
+    assert merged.info["overall"]["pc_success"] == pytest.approx(100 * 16 / 24)
+    assert merged.info["run"]["estimate"]["pc_success_ended"] == pytest.approx(100 * 16 / 22)

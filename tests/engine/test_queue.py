@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.engine.plan import make_plan
-from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, Prefix, TaskKey, task_key
+from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, TaskKey, task_key
 
 A, B, C = "a", "b", "c"
 
@@ -264,78 +264,3 @@ def test_a_resumed_queue_hands_out_only_what_is_pending() -> None:
     queue = EpisodeQueue(plan, [plan[1], plan[4]])
     assert len(queue) == 2
     assert names([queue.take(None), queue.take(None), queue.take(None)]) == ["b0", "a2", "-"]
-
-
-# The finished prefix.
-
-outcomes = st.lists(st.none() | st.booleans(), min_size=1, max_size=20)
-
-
-def reference(plan: Sequence[Episode], ended: dict[EpisodeKey, bool | None]) -> tuple[int, int, int]:
-    length = next((place for place, episode in enumerate(plan) if episode.key not in ended), len(plan))
-    known = [ended[episode.key] for episode in plan[:length]]
-    return length, sum(success is not None for success in known), sum(success is True for success in known)
-
-
-@settings(deadline=None)
-@given(outcomes=outcomes, data=st.data())
-def test_the_prefix_depends_on_what_has_ended_and_not_on_the_order(
-    outcomes: list[bool | None], data: st.DataObject
-) -> None:
-    plan = planned(1, len(outcomes))
-    prefix, ended = Prefix(plan), dict[EpisodeKey, bool | None]()
-    for place in data.draw(st.permutations(range(len(outcomes)))):
-        prefix.add(plan[place].key, outcomes[place])
-        ended[plan[place].key] = outcomes[place]
-        assert (prefix.length, prefix.finished, prefix.successes) == reference(plan, ended)
-    assert prefix.length == len(plan)
-
-
-@settings(deadline=None)
-@given(outcomes=outcomes, retried=outcomes, data=st.data())
-def test_an_error_that_is_tried_again_counts_as_what_it_came_to(
-    outcomes: list[bool | None], retried: list[bool | None], data: st.DataObject
-) -> None:
-    # A resumed run has its old errors in the prefix first; each is then tried again, in any order.
-    plan = planned(1, len(outcomes))
-    prefix, ended = Prefix(plan), dict[EpisodeKey, bool | None]()
-    events = list(zip(plan, outcomes, strict=True))
-    again = [
-        (plan[place], retried[place])
-        for place in range(min(len(outcomes), len(retried)))
-        if outcomes[place] is None
-    ]
-    for episode, success in [*data.draw(st.permutations(events)), *data.draw(st.permutations(again))]:
-        prefix.add(episode.key, success)
-        ended[episode.key] = success
-    assert (prefix.length, prefix.finished, prefix.successes) == reference(plan, ended)
-
-
-def test_an_episode_that_ends_early_waits_for_those_before_it() -> None:
-    plan = planned(2, 2)
-    prefix = Prefix(plan)
-    for place in (1, 2, 3):
-        prefix.add(plan[place].key, True)
-    assert (prefix.length, prefix.finished, prefix.successes) == (0, 0, 0)
-    prefix.add(plan[0].key, False)
-    assert (prefix.length, prefix.finished, prefix.successes) == (4, 4, 3)
-
-
-def test_an_error_does_not_hold_the_prefix_up_and_does_not_count() -> None:
-    plan = planned(1, 3)
-    prefix = Prefix(plan)
-    for episode, success in zip(plan, (True, None, True), strict=True):
-        prefix.add(episode.key, success)
-    assert (prefix.length, prefix.finished, prefix.successes) == (3, 2, 2)
-
-
-def test_an_episode_outside_the_plan_changes_nothing() -> None:
-    prefix = Prefix(planned(1, 2))
-    prefix.add(EpisodeKey("other", 0, 0), True)
-    assert (prefix.length, prefix.finished, prefix.successes) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_a_fresh_prefix_is_empty(count: int) -> None:
-    prefix = Prefix(planned(1, count))
-    assert (prefix.length, prefix.finished, prefix.successes) == (0, 0, 0)

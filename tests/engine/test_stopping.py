@@ -15,7 +15,7 @@ from harness import TESTS, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.stopping import Prefixed
+from proctor.engine.stopping import Prefixed, rules_for
 from proctor.errors import UsageError
 from proctor.store.records import EpisodeRecord
 
@@ -140,20 +140,12 @@ def test_the_terminal_says_that_and_how_to_go_on(tmp_path: Path) -> None:
     assert "stopping:" not in text
 
 
-class AtOnce:
-    text = "at once"
-
-    def add(self, episode: Episode, success: bool | None) -> dict[str, Any]:
-        return {"decision": "precise", "success": success}
-
-
-@pytest.mark.parametrize(("told", "stops_after"), [([None, None, None], None), ([None, True, None], 2)])
-def test_where_no_success_was_told_nothing_is_decided(told: list[bool | None], stops_after: int | None) -> None:
-    plan = [Episode(Task("g", 0, "t", "p", 10), index, index) for index in range(3)]
-    prefixed = Prefixed(plan, [AtOnce()])
-    failed = [EpisodeRecord.failed(episode, 1, "e") for episode in plan]
-    prefixed.add(replace(r, status="finished", success=s) for r, s in zip(failed, told, strict=True))
-    assert (prefixed.stop.episodes if prefixed.stop else None) == stops_after
+def test_a_rule_is_refused_where_no_success_is_reported(tmp_path: Path) -> None:
+    settings = build_settings(tiny_tree(tmp_path / "run", eval={"stop_when": PRECISE}))
+    task = Task("g", 0, "t", "p", 10)
+    assert rules_for(settings, [Episode(task, 0, 0)]) is not None
+    with pytest.raises(UsageError, match="reports no success"):
+        rules_for(settings, [Episode(replace(task, reports_success=False), 0, 0)])
 
 
 class Collects:

@@ -128,7 +128,7 @@ def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_to
     assert {(event["digest"], event["pixel_digest"]) for event in episodes} == set(reference.values())
     assert len(episodes) == len(reference)
     last = [event for event in told if event["event"] == "progress"][-1]
-    assert (last["ended"], last["total"], last["prefix"]["episodes"]) == (12, 12, 12)
+    assert (last["ended"], last["total"], last["rate"]["episodes"]) == (12, 12, 12)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import descendants, wait_until
+from harness import descendants, is_over, wait_until
 from outside import Scene, digests, ended, finish, kill, one_of, result
 
 
@@ -24,29 +24,32 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     return digests(scene.run)
 
 
+def disturbed(scene: Scene, before: int, how: signal.Signals) -> int | None:
+    """Run the command until it has stored more than `before`, then send a signal; returns its status."""
+    process = scene.start()
+    children = wait_until(lambda: descendants(process.pid))
+    wait_until(lambda: ended(scene.run) > before or process.poll() is not None)
+    process.send_signal(how)
+    status, told = finish(process)
+    assert status in (-signal.SIGKILL, 143, 130, 0), told
+    wait_until(lambda: all(is_over(child) for child in children))
+    return status
+
+
 def test_the_command_is_killed_after_every_few_episodes(
     tmp_path: Path, expected: dict[tuple[str, int], str]
 ) -> None:
     scene = Scene(tmp_path / "scene")
     kept: dict[tuple[str, int], str] = {}
-    for number in itertools.count():
-        process = scene.start()
-        children = wait_until(lambda process=process: descendants(process.pid))
-        before = len(kept)
-        wait_until(lambda process=process, before=before: ended(scene.run) > before or process.poll() is not None)
-        if process.poll() is not None:
-            break
-        process.send_signal((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[number % 3])
-        status, _ = finish(process)
-        assert status in (-9, 143, 130, 0)
-        wait_until(lambda children=children: not any(child.is_running() for child in children))
+    for how in itertools.cycle((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)):
+        status = disturbed(scene, len(kept), how)
         now = digests(scene.run)
         assert kept.items() <= now.items()  # nothing that was there is gone or another
         kept = now
-        if status == 0:
+        if status == 0 or len(kept) == len(expected):
             break
-    status, told = finish(process)
-    assert status == 0, told
+    done = scene.eval()
+    assert done.returncode == 0, done.stderr
     assert digests(scene.run) == expected
     assert result(scene.run)["run"]["complete"]
 
@@ -54,8 +57,12 @@ def test_the_command_is_killed_after_every_few_episodes(
 def test_children_are_killed_while_it_runs(tmp_path: Path, expected: dict[tuple[str, int], str]) -> None:
     scene = Scene(tmp_path / "scene")
     process = scene.start("--eval.max_attempts=50")
+
+    def wait_for(count: int) -> None:
+        wait_until(lambda: ended(scene.run) >= count or process.poll() is not None)
+
     for number in range(1, 6):
-        wait_until(lambda number=number: ended(scene.run) >= number or process.poll() is not None)
+        wait_for(number)
         if process.poll() is None:
             kill(one_of(process, "host" if number % 3 == 0 else "worker"))
     status, told = finish(process)

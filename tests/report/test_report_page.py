@@ -17,11 +17,13 @@ from proctor.benchmarks.protocol import Task
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
 from proctor.report.page.page import write_report
-from proctor.report.page.rates import curve_of, result_of
 from proctor.report.page.run import read_report_run
+from proctor.results import plain_rate
+from proctor.stats.intervals import wilson
 from proctor.stats.macro import stratified
+from proctor.stats.steps import step_curve
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import EpisodeRecord, Running
 
 SMALL = tuple(
     Task(group, place, f"{group}-{place}-v3", f"do {group} {place}", 300)
@@ -84,7 +86,8 @@ def test_the_headline_is_the_rate_of_the_store_with_its_interval(
     page: tuple[Document, list[EpisodeRecord]],
 ) -> None:
     document, records = page
-    rate, worst = success_rate(records), rate_if_errors_failed(records)
+    rate = plain_rate(records)
+    worst = wilson(rate.successes, len(records))
     assert rate.value is not None
     assert worst.value is not None
     words = document.text(document.section("result"))
@@ -96,7 +99,7 @@ def test_the_headline_is_the_rate_of_the_store_with_its_interval(
 
 def test_the_average_over_tasks_is_that_of_the_statistics(page: tuple[Document, list[EpisodeRecord]]) -> None:
     document, records = page
-    rates = [success_rate(r for r in records if r.key[:2] == (task.group, task.task_id)) for task in SMALL]
+    rates = [plain_rate(r for r in records if r.key[:2] == (task.group, task.task_id)) for task in SMALL]
     average = stratified([(rate.successes, rate.episodes) for rate in rates])
     assert average is not None
     expected = f"Average over tasks {percent(average.value)} % {percent(average.low)}–{percent(average.high)}"
@@ -112,7 +115,7 @@ def test_every_task_and_group_has_its_bar_and_its_numbers(page: tuple[Document, 
     for row in rows:
         group, _, rest = row[0].partition(" ")
         members = [r for r in records if (r.task_group == group if rest else r.task == row[0])]
-        rate = success_rate(members)
+        rate = plain_rate(members)
         assert rate.value is not None
         assert row[2].startswith(f"{percent(rate.value)} %")
         assert row[3] == f"{percent(rate.low)}–{percent(rate.high)}"
@@ -126,7 +129,7 @@ def test_every_task_and_group_has_its_bar_and_its_numbers(page: tuple[Document, 
 
 def test_success_against_steps_is_the_curve_of_the_statistics(page: tuple[Document, list[EpisodeRecord]]) -> None:
     document, records = page
-    curve = curve_of(records)
+    curve = step_curve(records)
     (table,) = document.section("steps").iter(f"{HTML}table")
     rows = document.rows(table)
     assert rows[0] == ["By step", "all tasks", "easy", "hard"]
@@ -205,22 +208,28 @@ def test_a_report_of_500_episodes_over_50_tasks_is_small(tmp_path: Path) -> None
     assert len(document.source.encode()) < 1_000_000  # the promise is 2 MB
 
 
-def test_rates_of_a_run_that_is_cut_short_are_those_of_the_prefix_of_its_plan(tmp_path: Path) -> None:
+def test_rates_of_a_run_that_is_cut_short_are_estimates_over_all_that_was_started(tmp_path: Path) -> None:
     directory = make_run(tmp_path / "run", MadeUp(tasks=SMALL, n_episodes=20, errors=0, ended=60))
     run = read_report_run(directory)
-    # An episode in the middle has not ended yet.
-    gone = run.records[23].key
+    failures = {record.key: record for record in run.records if not record.success}
+    failures = dict(list(failures.items())[:5])
+    # Five failures have not ended yet.
     alter(
         directory,
         "episodes",
-        lambda row: None if (row["task_group"], row["task_id"], row["episode_index"]) == gone else row,
+        lambda row: None if (row["task_group"], row["task_id"], row["episode_index"]) in failures else row,
     )
-    rate = result_of(run.records[:23]).rate
+    with EpisodeTable(directory / "run.sqlite") as table:
+        table.write([], running=[Running(key, record.steps - 1) for key, record in failures.items()])
+    successes = sum(bool(record.success) for record in run.records)
     document = Document(write_report([directory]))
     words = document.text(document.section("result"))
-    assert f"{rate.successes} of {rate.episodes}" in words
-    assert rate.episodes == 23
-    assert "59 of 100 planned episodes have ended. Rates are over the first 23 of the plan" in words
+    assert f"{successes} of 55" in words
+    # They have outlasted every success, so they count as the failures that they are.
+    assert f"~{percent(successes / 60)} %" in words
+    assert "55 of 100 planned episodes have ended. Not complete: 5 episodes were running" in words
+    assert f"The ended ones alone ({percent(successes / 55)} %) favour quick successes" in words
+    assert "Average over tasks" not in words
 
 
 def test_a_run_in_which_nothing_ended_has_a_report(tmp_path: Path) -> None:
@@ -242,7 +251,7 @@ def test_a_benchmark_that_tells_no_success_has_rewards_and_no_rate(tmp_path: Pat
     document = report(tmp_path, MadeUp(tasks=SMALL, n_episodes=4, errors=0, tells_success=False))
     words = document.text(document.section("result"))
     assert "mean sum of rewards" in words
-    assert "tells no success" in words
+    assert "reports no success" in words
     assert "%" not in words
     headings = document.rows(document.all("table", class_="tasks")[0])[0]
     assert headings == ["Task", "n", "Reward", "Steps"]
@@ -260,7 +269,7 @@ def test_several_runs_stand_side_by_side_with_the_verdict_of_proctor_compare(tmp
         assert rows[task][5:7] == [percent(row.first.value or 0), percent(row.second.value or 0)]
         assert rows[task][1] == row.verdict
     for place, run in enumerate(("run-0", "run-1")):
-        rate = success_rate(stored(tmp_path / run))
+        rate = plain_rate(stored(tmp_path / run))
         assert rate.value is not None
         assert f"{percent(rate.value)} %" in document.text(document.all("div", class_="headline")[place])
     bars = document.all("rect", class_="bar")

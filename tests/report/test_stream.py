@@ -45,12 +45,13 @@ def test_an_episode_is_told_as_it_is_stored(tmp_path: Path) -> None:
         assert [record.to_row() for record in table.records()] == [episode]
 
 
-def test_the_last_progress_has_everything_and_the_rate_of_the_prefix(tmp_path: Path) -> None:
+def test_the_last_progress_has_everything_and_the_rate(tmp_path: Path) -> None:
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", display="json")))
     last = [event for event in events(done.stdout) if event["event"] == "progress"][-1]
     assert (last["ended"], last["total"], last["errors"]) == (12, 12, 0)
-    assert last["prefix"]["episodes"] == 12
-    assert last["prefix"]["low"] < last["prefix"]["successes"] / 12 <= last["prefix"]["high"]
+    rate = last["rate"]
+    assert (rate["episodes"], rate["running"], last["running"]) == (12, 0, [])
+    assert rate["low"] < rate["successes"] / 12 == rate["value"] <= rate["high"]
 
 
 def test_the_result_names_the_kind_of_error_and_the_exit_status(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import StoreError
 from proctor.store.checksums import ChecksumTables, Table
 from proctor.store.episodes import EpisodeTable
+from proctor.store.records import Running
 
 PAGE = 4096
 REFUSED = "refused"
@@ -31,6 +32,8 @@ META = ("identity", "n_episodes", "tasks", "stopped", "reproducible", "schema_ve
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed run in which every table has rows."""
     run = make_run(tmp_path_factory.mktemp("damage") / "run", MadeUp(n_episodes=6, tasks=TASKS, errors=2))
+    with EpisodeTable(run / "run.sqlite") as table:
+        table.write([], running=[Running(EpisodeKey("near", 0, 6), 3)])
     assert not (run / "run.sqlite-wal").exists()
     return run / "run.sqlite"
 
@@ -47,6 +50,7 @@ def everything(path: Path, *, read_only: bool = True) -> str:
             table.attempts(),
             table.notes(),
             table.sessions(),
+            table.running(),
             sorted(table.finished_keys()),
             sorted((key, curve.means.tobytes(), curve.steps) for key, curve in curves.items()),
         ]
@@ -97,7 +101,7 @@ def another(value: Any) -> Any:
 
 def test_every_column_of_every_table_is_covered(whole: Path, tmp_path: Path) -> None:
     asked = columns(whole)
-    assert {"episodes", "meta", "attempts", "sessions", "notes"} <= {table for table, _ in asked}
+    assert {"episodes", "meta", "attempts", "sessions", "notes", "in_flight"} <= {table for table, _ in asked}
     for table, column in asked:
         path = tmp_path / f"{table}-{column}.sqlite"
         shutil.copy(whole, path)

@@ -21,7 +21,7 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import EXIT_FAILED, StoreError
 from proctor.store import episodes as episodes_module
 from proctor.store.episodes import SCHEMA_VERSION, EpisodeTable
-from proctor.store.records import Attempt, EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 ok_floats = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)
@@ -157,11 +157,33 @@ def test_only_finished_episodes_need_not_run_again(path: Path) -> None:
         assert table.finished_keys() == {("easy", 3, 0), ("easy", 3, 2)}
 
 
-def test_errors_are_outside_the_rate_and_beside_it(path: Path) -> None:
+def test_what_is_in_flight_is_known_with_what_has_ended_and_leaves_when_it_ends(path: Path) -> None:
+    def known() -> dict[int, int]:
+        with EpisodeTable(path, read_only=True) as reader:
+            return {one.key.episode_index: one.steps for one in reader.running()}
+
+    def running(index: int, steps: int) -> Running:
+        return Running(finished(index).key, steps)
+
     with EpisodeTable(path) as table:
-        table.write([finished(0), finished(1), finished(2, success=False), failed(3)])
-        assert success_rate(table.records())[:2] == (2, 3)
-        assert rate_if_errors_failed(table.records())[:2] == (2, 4)
+        table.write([finished(0)], running=[running(1, 30), running(2, 7)])
+        assert known() == {1: 30, 2: 7}
+        # Cut short, and started again: it has lasted as long as it ever did.
+        table.write([finished(3)], running=[running(1, 4), running(2, 9)])
+        assert known() == {1: 30, 2: 9}
+        table.write([finished(1), failed(2)], running=[running(4, 1)])
+        assert known() == {4: 1}
+
+
+def test_what_is_in_flight_elsewhere_is_taken_over_unless_it_has_ended_here(tmp_path: Path) -> None:
+    def running(index: int, steps: int) -> Running:
+        return Running(finished(index).key, steps)
+
+    with EpisodeTable(tmp_path / "a.sqlite") as first, EpisodeTable(tmp_path / "b.sqlite") as second:
+        first.write([finished(0)], running=[running(1, 5), running(2, 3)])
+        second.write([finished(1)], running=[running(0, 8), running(2, 6), running(3, 2)])
+        first.absorb(second)
+        assert sorted(first.running()) == [running(2, 6), running(3, 2)]
 
 
 def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:

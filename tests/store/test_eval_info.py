@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.results import Results
 from proctor.stats.intervals import wilson
 from proctor.store.atomic import finite, write_json
 from proctor.store.eval_info import build_eval_info
@@ -59,8 +60,7 @@ def build(
     records: Sequence[EpisodeRecord], tasks: Sequence[Task] = TASKS, wall: float = 12.0, startup: float = 1.5
 ) -> dict[str, Any]:
     return build_eval_info(
-        tasks,
-        records,
+        Results(tasks, records),
         directory=DIRECTORY,
         wall_seconds=wall,
         startup_seconds=startup,
@@ -181,10 +181,17 @@ def test_every_rate_has_its_wilson_interval(outcomes: list[list[bool | None]]) -
     def expected(*tasks: int) -> dict[str, Any]:
         known = [success for task in tasks for success in outcomes[task] if success is not None]
         rate = wilson(sum(known), len(known))
-        return {"successes": rate.successes, "n_episodes": rate.episodes, "low": rate.low, "high": rate.high}
+        return {
+            "successes": rate.successes,
+            "n_episodes": rate.episodes,
+            "running": 0,
+            "value": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+        }
 
     assert (intervals["confidence"], intervals["method"]) == (0.95, "wilson")
-    assert intervals["overall"] == expected(0, 1, 2)
+    assert intervals["overall"] == {**expected(0, 1, 2), "method": "wilson"}
     assert intervals["per_group"] == {"reach-v3": expected(0), "hard": expected(1, 2)}
     for number, (entry, task) in enumerate(zip(intervals["per_task"], TASKS, strict=True)):
         where = {"task_group": task.group, "task_id": task.task_id, "task": task.name}

@@ -17,6 +17,7 @@ from made_runs import make_run
 from proctor.config.files import CONFIG_FILE
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
+from proctor.store.records import Running
 from proctor.store.run_directory import RunDirectory
 from proctor.viewer.app import make_app
 from proctor.viewer.pages import address
@@ -123,12 +124,13 @@ def test_a_run_that_is_written_is_read_and_not_disturbed(tmp_path: Path) -> None
         table._db.execute("BEGIN IMMEDIATE")  # a writer in the middle of a transaction
         assert client.get("/live/run/").json()["ended"] == 1
         table._db.execute("COMMIT")
-        table.write([records[3], records[1]])
+        table.write([records[3], records[1]], running=[Running(records[2].key, 50)])
         live = client.get("/live/run/").json()
         assert (live["state"], live["ended"], live["planned"]) == ("running", 3, 4)
-        # Episode 3 has ended, but episode 2 has not: the rate is over the first two.
-        assert live["words"]["counts"] == "1 of 2"
-        assert live["words"]["interval"].endswith("in the first 2 of the plan")
+        # Episode 2 has run longer than the success took, and so counts as the two failures came out.
+        assert live["words"]["counts"] == "1 of 3"
+        assert live["words"]["rate"] == "~25.0 %"
+        assert live["words"]["interval"].endswith(", 1 running")
         assert live["words"]["speed"].endswith("episodes/s")
         page = read(client, "/run/run/")
         (bar,) = page.iter(f"{HTML}progress")

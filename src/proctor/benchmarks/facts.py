@@ -6,21 +6,23 @@ are another interpreter's (`--env.python`), is asked in a process of its own: `p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from proctor import __version__
-from proctor.benchmarks.gl import NO_GL
+from proctor.benchmarks.gl import NO_GL, find_renderer
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
 from proctor.config.interpreter import describe_exit, other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import NoPicturesError, ProctorError, UsageError
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
 
@@ -43,6 +45,8 @@ class Facts:
     uses_gl: bool = False
     no_frames: str = ""
     draws_on_look: bool = True
+    undecided: str = ""
+    notes: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that JSON carries to another process."""
@@ -55,13 +59,15 @@ class Facts:
             "uses_gl": self.uses_gl,
             "no_frames": self.no_frames,
             "draws_on_look": self.draws_on_look,
+            "undecided": self.undecided,
+            "notes": self.notes,
         }
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Facts:
         """Rebuild facts from `to_wire`."""
         spec, tasks = BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"])
-        return cls(**{**wire, "spec": spec, "tasks": tasks})
+        return cls(**{**wire, "spec": spec, "tasks": tasks, "notes": tuple(wire["notes"])})
 
 
 def learn(path: str, settings: EnvSettings) -> Facts:
@@ -75,7 +81,17 @@ def learn(path: str, settings: EnvSettings) -> Facts:
         _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
         return facts_of(benchmark, path)
-    return _ask(path, settings)
+    facts = _ask(path, settings)
+    if facts.undecided and facts.uses_gl:
+        # Its observations may be drawn: tried again with a GL that works, if there is one.
+        with contextlib.suppress(NoPicturesError):
+            facts = _ask(path, settings, find_renderer(settings.python).env)
+    if facts.undecided:
+        raise UsageError(
+            f"--env.task={settings.task}: whether it reports success could not be found out ({facts.undecided}). "
+            "Say so: --env.success_key=NAME is the entry of info, --env.success_key=none says that there is none."
+        )
+    return facts
 
 
 def facts_of(benchmark: Benchmark, path: str) -> Facts:
@@ -95,6 +111,8 @@ def facts_of(benchmark: Benchmark, path: str) -> Facts:
         uses_gl=benchmark.uses_gl,
         no_frames=benchmark.no_frames,
         draws_on_look=benchmark.draws_on_look,
+        undecided=benchmark.undecided,
+        notes=tuple(benchmark.notes),
     )
 
 
@@ -108,11 +126,13 @@ def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
     benchmark.fetch()
 
 
-def _ask(path: str, settings: EnvSettings) -> Facts:
-    return Facts.from_wire(_answer(path, settings))
+def _ask(path: str, settings: EnvSettings, drawing: Mapping[str, str] = NO_GL) -> Facts:
+    return Facts.from_wire(_answer(path, settings, drawing=drawing))
 
 
-def _answer(path: str, settings: EnvSettings, fetch: bool = False) -> dict[str, Any]:
+def _answer(
+    path: str, settings: EnvSettings, fetch: bool = False, drawing: Mapping[str, str] = NO_GL
+) -> dict[str, Any]:
     """Ask a process of its own. One that fetches takes its time, and shows its progress on our terminal."""
     python = settings.python or sys.executable
     try:
@@ -128,7 +148,7 @@ def _answer(path: str, settings: EnvSettings, fetch: bool = False) -> dict[str, 
                     "sys_path": list(sys.path) if settings.python is None else [],
                 }
             ),
-            env={**os.environ, **package_environment(), **NO_GL, "PYTHONHASHSEED": HASH_SEED},
+            env={**os.environ, **package_environment(), **drawing, "PYTHONHASHSEED": HASH_SEED},
             stdout=subprocess.PIPE,
             stderr=None if fetch else subprocess.PIPE,
             text=True,

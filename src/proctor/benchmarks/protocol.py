@@ -41,6 +41,9 @@ class Task:
     max_steps: int
     initial_states: int | None = None
     """How many beginnings its episodes take in turn, by their index; `None`: every seed makes its own."""
+    reports_success: bool = True
+    """Whether its simulator says that an episode succeeded. If so, an episode of which it never does is a failure.
+    If not, there is no success rate, and the simulator must not speak of success at all."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values that msgpack and JSON carry."""
@@ -87,7 +90,10 @@ class EpisodeKey(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one step of a simulator yields besides the observation. `success` is `None` where it does not tell."""
+    """What one step of a simulator yields besides the observation.
+
+    `success` is `None` in every step of a task that does not report success (`Task.reports_success`).
+    """
 
     reward: float
     terminated: bool
@@ -222,6 +228,12 @@ class Benchmark(ABC):
 
     no_frames: str = ""
     """Why its simulators cannot `render`; empty: they can."""
+
+    undecided: str = ""
+    """Why it could not be found out whether its tasks report success; empty: it is known."""
+
+    notes: Sequence[str] = ()
+    """What the user should read before the first episode."""
 
     opens_to_tell: ClassVar[bool] = False
     """Whether `spec` or `tasks` have to open a simulator: they are then asked in a process of their own."""

@@ -29,7 +29,7 @@ from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
-from proctor.errors import PolicyError, ProctorError, RunError, StoreError
+from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.run_directory import RunDirectory, file_name
@@ -205,6 +205,8 @@ class Nodes:
             self._error = error
         finally:
             self._dismiss(at_once=self._error is not None or self._deadline is not None)
+        if not isinstance(self._error, StoreError):
+            handout.finish()
         stopped_by = interrupts.first if self._deadline is not None else None
         return Ending(stopped_by, self._error, self._startup)
 
@@ -263,7 +265,7 @@ class Nodes:
             for name, content in leaving.logs.items():
                 self._directory.logs.mkdir(exist_ok=True)
                 (self._directory.logs / file_name(f"{member.name}-{name}")).write_bytes(content)
-        if isinstance(error, PolicyError):
+        if isinstance(error, PolicyError | BenchmarkError):
             # Another node would come to the same.
             self._error = self._error or type(error)(f"{error} ({member.where})")
         else:

@@ -18,7 +18,7 @@ from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.tally import Tally
 from proctor.errors import StoreError
 from proctor.store.atomic import write_bytes
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
 
 ROUND_TRIP = 0.1
@@ -51,7 +51,8 @@ class HandOut:
         self._ledger, self._directory, self._watchers = ledger, directory, watchers
         self._attempts, self._tell = attempts, tell
         self._queue = EpisodeQueue(plan, pending)
-        self._tally = Tally(plan, ledger.records())
+        self._tally = Tally(plan, ledger.records(), ledger.running())
+        self._running: dict[EpisodeKey, int] = {}
         self._tries: Counter[EpisodeKey] = Counter()
         self._losses: Counter[EpisodeKey] = Counter()
         self._steps_of_the_gone = 0
@@ -90,6 +91,7 @@ class HandOut:
         """Store what a node sends; it is durable when this returns."""
         member.workers, member.busy, member.steps = mail.workers or member.workers, mail.busy, mail.steps
         member.begun.update(mail.begun)
+        self._running.update(one for one in mail.running if one.key in member.outstanding)
         attempts = [
             self._attempt(attempt.key, attempt.reason, member, attempt.worker) for attempt in mail.attempts
         ]
@@ -142,9 +144,17 @@ class HandOut:
             steps,
             busy=sum(member.busy for member in members),
             workers=sum(member.workers for member in members),
+            running=self._in_flight(),
         )
         for watcher in self._watchers:
             watcher.progress(progress)
+
+    def finish(self) -> None:
+        """Store how far the episodes are that were cut short."""
+        self._ledger.write([], [], self._in_flight())
+
+    def _in_flight(self) -> list[Running]:
+        return [Running(key, steps) for key, steps in self._running.items()]
 
     def _attempt(self, key: EpisodeKey, reason: str, member: Member, worker: int) -> Attempt:
         self._tries[key] += 1
@@ -162,7 +172,9 @@ class HandOut:
     def _write(self, records: list[EpisodeRecord], attempts: list[Attempt]) -> None:
         if not records and not attempts:
             return
-        self._ledger.write(records, attempts)
+        for record in records:
+            self._running.pop(record.key, None)
+        self._ledger.write(records, attempts, self._in_flight())
         for record in records:
             self._tally.add(record)
             for watcher in self._watchers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.engine.site import Settled
 from proctor.errors import ProctorError
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Mail:
     begun: list[EpisodeKey] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
     workers: int = 0
     busy: int = 0
     steps: int = 0
@@ -69,16 +70,18 @@ class Mailbox:
         with self._urgently():
             self._mail.begun.append(key)
 
-    def results(self, results: list[Result], attempts: list[Attempt]) -> None:
-        """Tell what ended."""
+    def results(self, results: list[Result], attempts: list[Attempt], running: list[Running]) -> None:
+        """Tell what ended, and how far the others are at that moment."""
         with self._urgently():
             self._mail.results += results
             self._mail.attempts += attempts
+            self._mail.running = running
 
-    def standing(self, workers: int, busy: int, steps: int) -> None:
+    def standing(self, workers: int, busy: int, steps: int, running: list[Running]) -> None:
         """Tell how it goes; that can wait."""
         with self._news:
             self._mail.workers, self._mail.busy, self._mail.steps = workers, busy, steps
+            self._mail.running = running
 
     def leave(self, leaving: Leaving) -> None:
         """Tell that nothing more will come."""

@@ -25,7 +25,7 @@ from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError
 from proctor.store.identity import Identity
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,19 @@ class _Post:
         """Nothing ended here before; what did elsewhere is the driver's to know."""
         return []
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+    def running(self) -> list[Running]:
+        """The same of what was started."""
+        return []
+
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
         """Send results, with their videos."""
-        self._mailbox.results([Result(record, self._video(record)) for record in records], list(attempts))
+        results = [Result(record, self._video(record)) for record in records]
+        self._mailbox.results(results, list(attempts), list(running))
 
     def _video(self, record: EpisodeRecord) -> bytes | None:
         if record.video_path is None:
@@ -152,7 +162,7 @@ class _Reporter(Watcher):
 
     def progress(self, progress: Progress) -> None:
         """Send how it goes."""
-        self._mailbox.standing(progress.workers, progress.busy, progress.steps)
+        self._mailbox.standing(progress.workers, progress.busy, progress.steps, list(progress.running))
 
     def note(self, message: str) -> None:
         """Send the note."""

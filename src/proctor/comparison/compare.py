@@ -14,13 +14,13 @@ from proctor.comparison.pairing import Matched, count_pairs, match
 from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
 from proctor.comparison.runs import StoredRun, read_run
 from proctor.errors import UsageError
+from proctor.results import plain_rate
 from proctor.stats.intervals import ALPHA, wilson
 from proctor.stats.macro import clustered_difference
 from proctor.stats.many import compact_letters, holm
 from proctor.stats.paired import compare_pairs
 from proctor.stats.planning import paired_episodes, unpaired_episodes
 from proctor.stats.unpaired import compare_rates
-from proctor.store.records import success_rate
 
 if TYPE_CHECKING:
     from proctor.api import EvalResult
@@ -106,13 +106,13 @@ def _row(kind: Kind, name: str, group: str, tasks: Sequence[Matched], paired: bo
         first, second = (
             wilson(rate.successes, rate.episodes, 1 - alpha)
             for rate in (
-                success_rate(record for task in tasks for record in task.first),
-                success_rate(record for task in tasks for record in task.second),
+                plain_rate(record for task in tasks for record in task.first),
+                plain_rate(record for task in tasks for record in task.second),
             )
         )
         pairs = None
         compared = compare_rates(first[:2], second[:2], alpha)
-        rates = [(success_rate(task.first).value, success_rate(task.second).value) for task in tasks]
+        rates = [(plain_rate(task.first).value, plain_rate(task.second).value) for task in tasks]
         apart = [b - a for a, b in rates if a is not None and b is not None]
     return Row(
         kind,
@@ -206,7 +206,7 @@ def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None)
 def _letters(
     runs: Sequence[StoredRun], places: Sequence[tuple[int, int]], comparisons: Sequence[Comparison]
 ) -> list[str]:
-    order = sorted(range(len(runs)), key=lambda place: -(success_rate(runs[place].records).value or 0.0))
+    order = sorted(range(len(runs)), key=lambda place: -(plain_rate(runs[place].records).value or 0.0))
     rank = {place: at for at, place in enumerate(order)}
     told = {
         (min(rank[a], rank[b]), max(rank[a], rank[b]))

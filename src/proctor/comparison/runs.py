@@ -9,13 +9,14 @@ from pathlib import Path
 
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings
-from proctor.engine.plan import make_plan, shard_of
+from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
+from proctor.results import reporting
 from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
-from proctor.store.records import EpisodeRecord, silent_tasks
+from proctor.store.records import EpisodeRecord
 from proctor.store.result import counted
 from proctor.store.run_directory import DATABASE
 
@@ -85,15 +86,15 @@ def read_run(path: Path) -> StoredRun:
     if shard:
         plan = shard_of(plan, *map(int, shard.groups()))
     records = [found[episode.key] for episode in plan if episode.key in found]
-    silent = silent_tasks(records)
-    if records and len(silent) == len({record.key[:2] for record in records}):
-        raise UsageError(f"{path}: its benchmark tells no success, so there is nothing to compare.")
+    told = reporting(sources.tasks)
+    if not told:
+        raise UsageError(f"{path}: its benchmark reports no success, so there is nothing to compare.")
     return StoredRun(
         path=path,
         policy=_policy(directories[0]),
         identity=sources.identity,
         tasks=sources.tasks,
-        records=[record for record in records if record.key[:2] not in silent],
+        records=[record for record in records if record.key[:2] in told],
         videos=videos,
         ended=len(ended),
         planned=len(found) if stopped else len(plan),
@@ -110,11 +111,7 @@ def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], 
     shard = _SHARD.fullmatch(directory.name)
     if shard:
         plan = shard_of(plan, *map(int, shard.groups()))
-    prefix = []
-    for episode in plan:
-        if episode.key not in records:
-            break
-        prefix.append(records[episode.key])
+    prefix = finished_prefix(plan, records)
     ended = {episode.key for episode in plan if episode.key in records}
     return prefix, ended, stopped["rule"] if stopped else None
 

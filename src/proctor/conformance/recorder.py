@@ -46,10 +46,12 @@ class Recorder:
         self._look: Look = NO_LOOK
         self._step = 0
         self._held: list[Held] = []
+        self._reports_success = True
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start an episode; the trace goes on if there was one."""
         self.doing, self._look, self._step = "reset", look, 0
+        self._reports_success = episode.task.reports_success
         self._simulator.reset(episode, look)
 
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
@@ -122,9 +124,11 @@ class Recorder:
             self.trace.blame("outcomes", f"{where}: reward is {outcome.reward!r}, not a finite number")
         for name in ("terminated", "truncated", "success"):
             value = getattr(outcome, name)
-            untold = name == "success" and value is None  # it may not be known
+            untold = name == "success" and value is None
             if not untold and not isinstance(value, (bool, np.bool_)):
                 self.trace.blame("outcomes", f"{where}: {name} is {value!r}, not True or False")
+        if outcome.success is not None and not self._reports_success:
+            self.trace.blame("outcomes", f"{where}: success is {outcome.success!r}, of a task that reports none")
         metrics = outcome.metrics if isinstance(outcome.metrics, Mapping) else {}
         if metrics is not outcome.metrics:
             self.trace.blame("outcomes", f"{where}: metrics are no dict but {type(outcome.metrics).__name__}")

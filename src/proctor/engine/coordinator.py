@@ -28,7 +28,7 @@ from proctor.engine.transport import HOST_DIED
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 TICK = 0.25
 POLITE_SECONDS = 3.0
@@ -52,7 +52,7 @@ class Coordinator:
         self._feed = feed
         self._hosts = list(hosts)
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._tally = Tally(job.plan, ledger.records())
+        self._tally = Tally(job.plan, ledger.records(), ledger.running())
         self._headcount = Headcount(*job.crew, usable_cores(), job.on_gpu)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
@@ -61,6 +61,7 @@ class Coordinator:
         self._host_deaths = 0
         self._records: list[EpisodeRecord] = []
         self._attempts: list[Attempt] = []
+        self._cut_short: list[Running] = []
         self._error: ProctorError | None = None
         self._stop_deadline: float | None = None
         self._startup = sum(host.startup for host in hosts)
@@ -96,7 +97,7 @@ class Coordinator:
                 self._show()
             for worker in list(self._workers.values()):
                 self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
-            self._flush()
+            self._flush(last=True)
             self._show(force=True)
         finally:
             self._shut_down()
@@ -202,7 +203,7 @@ class Coordinator:
                 worker.verdict = message["reason"]
             case "policy_lost":
                 self._on_policy_lost(worker, message["reason"])
-            case "policy_error" | "policy_gone" | "changed":
+            case "policy_error" | "policy_gone" | "benchmark_error" | "changed":
                 self._error = self._error or as_error(message)
             case "video_error":
                 self._error = self._error or StoreError(
@@ -215,7 +216,7 @@ class Coordinator:
                 worker.child.kill()
 
     def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
-        episode = worker.assigned.popleft()
+        episode = worker.release()
         self._tally.add_build(record.timing["build"])
         worker.finished += 1
         self._queue.ended(episode)
@@ -226,7 +227,7 @@ class Coordinator:
         self._host_deaths = 0
 
     def _on_policy_lost(self, worker: Worker, reason: str) -> None:
-        episode = worker.assigned.popleft()
+        episode = worker.release()
         self._queue.ended(episode)
         self._queue.put_back(episode)
         self._host_losses[episode.key] += 1
@@ -275,6 +276,8 @@ class Coordinator:
             )
 
     def _dismiss(self, worker: Worker) -> None:
+        if (next_one := worker.running()) is not None:
+            self._cut_short.append(next_one)
         self._forget(worker)
         worker.child.kill()
         worker.child.reap()
@@ -364,17 +367,23 @@ class Coordinator:
 
     # Results.
 
-    def _flush(self) -> None:
+    def _flush(self, last: bool = False) -> None:
         """Make durable what has ended since the last turn, all in one commit; only then tell of it."""
-        if not self._records and not self._attempts:
+        if not self._records and not self._attempts and not last:
             return
         records, attempts = self._records, self._attempts
         self._records, self._attempts = [], []
-        self._ledger.write(records, attempts)
+        self._ledger.write(records, attempts, self._running())
         for record in records:
             self._tally.add(record)
             for watcher in self._watchers:
                 watcher.episode(record)
+
+    def _running(self) -> list[Running]:
+        """Return which episodes are in flight, and how far each is."""
+        found = (*(worker.running() for worker in self._workers.values()), *self._cut_short)
+        # Of those that have not begun there is nothing to tell.
+        return [one for one in found if one is not None and one.steps]
 
     def _show(self, force: bool = False) -> None:
         moment = time.monotonic()
@@ -390,6 +399,7 @@ class Coordinator:
             steps,
             busy=sum(bool(worker.assigned) for worker in self._workers.values()),
             workers=self._headcount.target,
+            running=self._running(),
         )
         for watcher in self._watchers:
             watcher.progress(progress)

@@ -18,6 +18,7 @@ from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import overdue
 from proctor.engine.worker import WorkerBoot
+from proctor.store.records import Running
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Worker:
         self.slot.phase.write(Phase.START, now())
         self.assigned: deque[Episode] = deque()
         self.finished = 0
+        self._over = 0  # episodes of this process that are no longer its own, however they ended
         self.verdict: str | None = None
         self.retiring = False
         self._last_task: TaskKey | None = None
@@ -97,6 +99,19 @@ class Worker:
             )
         except ChannelClosed:
             pass  # it died; its pidfd tells, and the episode goes to another
+
+    def release(self) -> Episode:
+        """Return the episode that it was at, which has ended or was lost."""
+        self._over += 1
+        return self.assigned.popleft()
+
+    def running(self) -> Running | None:
+        """Return the episode that it is at, and how many steps that has made."""
+        if not self.assigned:
+            return None
+        number, steps = self.slot.advanced()
+        # The word in shared memory may be ahead of, or behind, what the worker has told in messages.
+        return Running(self.assigned[0].key, steps if number == self._over + 1 else 0)
 
     def serve_by(self, host: Host) -> None:
         """Be served by another host, in place of one that died; an episode in flight starts again."""

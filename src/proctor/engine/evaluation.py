@@ -25,6 +25,7 @@ from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
+from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
@@ -39,12 +40,17 @@ class Evaluation:
 
     run: RunDirectory
     plan: Sequence[Episode]
-    records: Sequence[EpisodeRecord]
+    results: Results
     info: dict[str, Any]
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
     recorded: int = 0
     """How many episodes the run's dataset has; 0 where nothing is recorded."""
+
+    @property
+    def records(self) -> Sequence[EpisodeRecord]:
+        """The episodes that have ended."""
+        return self.results.records
 
     @property
     def directory(self) -> Path:
@@ -115,7 +121,7 @@ class Evaluator:
             try:
                 settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
-                return Evaluation(self._directory, self._plan, [], {}, interrupts.first)
+                return Evaluation(self._directory, self._plan, Results(self._site.tasks, []), {}, interrupts.first)
             try:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
@@ -171,19 +177,19 @@ class Evaluator:
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error, recorded = ending.error, 0
-        records: list[EpisodeRecord] = []
+        results = Results(self._site.tasks, [])
         info: dict[str, Any] = {}
         try:
             table.end_session(session, ending.startup)
-            records, info = write_result(self._directory, table, self._site.tasks, self._plan)
+            results, info = write_result(self._directory, table, self._site.tasks, self._plan)
             self._directory.remove_leftovers()
             if self._settings.eval.recording:
                 impatient = interrupts.count > 1 and not interrupts.satisfied
-                recorded = 0 if impatient else assemble(self._directory.path, self._plan, records)
+                recorded = 0 if impatient else assemble(self._directory.path, self._plan, results.records)
         except ProctorError as problem:
             error = error or problem
         plan = counted(self._plan, table)
-        return Evaluation(self._directory, plan, records, info, ending.stopped_by, error, recorded)
+        return Evaluation(self._directory, plan, results, info, ending.stopped_by, error, recorded)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proctor.benchmarks.protocol import Episode
 from proctor.stats.intervals import Rate
-from proctor.store.records import EpisodeRecord
+from proctor.store.records import EpisodeRecord, Running
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Progress:
     ended: int
     total: int
     errors: int
-    prefix: Rate
+    rate: Rate | None
+    """Over all that was started; `None` where no task reports success."""
+    running: Sequence[Running]
     steps: int
     seconds: float
     busy: int

@@ -22,11 +22,11 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, ChannelClosed, Message, changed, policy_fault
+from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
 from proctor.engine.patience import Patience
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
-from proctor.errors import PolicyError, PolicyLostError, ProctorError, RunError
+from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
 from proctor.store.identity import change, policy_code, policy_identity
@@ -245,7 +245,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         if boot["expected"] is not None:
             problem = problem or change("policy", boot["expected"], identity)
         if problem is not None:
-            channel.send(changed(problem))
+            channel.send(policy_fault(ChangedError(problem)))
             return
         if spec.env_processors is not None:
             before = BenchmarkSpec.from_wire(boot["before_processors"])

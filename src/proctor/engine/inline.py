@@ -25,7 +25,7 @@ from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.policies.protocol import Policy
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 
 def run_inline(
@@ -39,7 +39,7 @@ def run_inline(
     """Run the pending episodes here and store each as it ends."""
     inline = _Inline(job, benchmark, policy)
     queue, held = EpisodeQueue(job.plan, job.pending), None
-    tally, steps = Tally(job.plan, table.records()), 0
+    tally, steps = Tally(job.plan, table.records(), table.running()), 0
     failures: Counter[Episode] = Counter()
     try:
         while not interrupts.count and (episode := queue.take(held)) is not None:
@@ -48,6 +48,7 @@ def run_inline(
                 record = replace(inline.play(episode), attempts=1 + failures[episode])
             except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
+                table.write([], [], [Running(episode.key, inline.steps)])
                 return Ending(error=error)
             except (VideoError, RecordingError) as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))
@@ -97,6 +98,11 @@ class _Inline:
         )
         record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
         return replace(record, video_path=stored_path(video), worker="0")
+
+    @property
+    def steps(self) -> int:
+        """How far the episode is."""
+        return self._meter.steps
 
     def describe(self, error: Exception) -> str:
         """Say what broke, and drop the simulator, whose state is unknown now."""

@@ -13,7 +13,7 @@ from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.placement import Crew
 from proctor.errors import ProctorError
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 
 
 class Ledger(Protocol):
@@ -22,8 +22,16 @@ class Ledger(Protocol):
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that has ended."""
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
-        """Keep results for good."""
+    def running(self) -> list[Running]:
+        """Return every episode that was started before and has not ended, with how far it had come."""
+
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
+        """Keep results for good, and which episodes are in flight at this moment."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from proctor.recording.sources import Source
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
-from proctor.store.result import write_result
+from proctor.store.result import counted, write_result
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
@@ -64,14 +64,15 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         table = stack.enter_context(target.table())
         take_over(sources, target, table)
         target.write_config(tree)
-        records, info = write_result(target, table, sources.tasks, plan)
-        in_dataset = assemble(target.path, plan, records, runs) if recorded else 0
-    ended = {record.key for record in records}
+        results, info = write_result(target, table, sources.tasks, plan)
+        in_dataset = assemble(target.path, plan, results.records, runs) if recorded else 0
+        kept = counted(plan, table)
+    ended = {record.key for record in results.records}
     missing: dict[str, list[int]] = defaultdict(list)
-    for episode in plan:
+    for episode in kept:
         if episode.key not in ended:
             missing[episode.task.name].append(episode.index)
-    evaluation = Evaluation(target, plan, records, info, recorded=in_dataset)
+    evaluation = Evaluation(target, kept, results, info, recorded=in_dataset)
     return Merged(evaluation, runs, sources.twice, dict(missing))
 
 

@@ -12,12 +12,20 @@ from typing import Any
 
 import msgpack
 
-from proctor.errors import ChangedError, PolicyError, PolicyHostError, RunError
+from proctor.errors import BenchmarkError, ChangedError, PolicyError, PolicyHostError, RunError
 
 Message = dict[str, Any]
 
 _LARGEST = 1 << 17
 _MOST_DESCRIPTORS = 8
+
+
+_HOPELESS: dict[str, type[RunError]] = {
+    "policy_error": PolicyError,
+    "benchmark_error": BenchmarkError,
+    "changed": ChangedError,
+}
+"""Errors of which trying again cannot help, by the messages that tell of them."""
 
 
 class ChannelClosed(Exception):
@@ -93,20 +101,16 @@ class Channel:
 
 
 def policy_fault(error: RunError) -> Message:
-    """Return the message that a policy's error ends the run; `policy_error` if retrying cannot help."""
-    kind = "policy_error" if isinstance(error, PolicyError) else "policy_gone"
+    """Return the message that an error ends the run; `policy_gone` if trying again later may help."""
+    kind = next((kind for kind, known in _HOPELESS.items() if isinstance(error, known)), "policy_gone")
     return {"type": kind, "message": clip(str(error), 4000)}
 
 
-def changed(message: str) -> Message:
-    """Return the message that a process found another policy or benchmark than the run began with."""
-    return {"type": "changed", "message": clip(message, 4000)}
-
-
 def as_error(message: Message) -> RunError:
-    """Return the error that `policy_fault` or `changed` told of."""
-    kinds: dict[str, type[RunError]] = {"policy_gone": PolicyHostError, "changed": ChangedError}
-    return kinds.get(message["type"], PolicyError)(message["message"])
+    """Return the error that `policy_fault` told of."""
+    if message["type"] == "policy_gone":
+        return PolicyHostError(message["message"])
+    return _HOPELESS.get(message["type"], PolicyError)(message["message"])
 
 
 def clip(text: str, most: int = 8000) -> str:

@@ -24,7 +24,9 @@ class Meter:
         self._slot = slot
         self._write = slot.phase.write if slot is not None else None
         self._phase, self._since = Phase.IDLE, now()
-        self._asks = self._draws = self._total_steps = self._total_draws = 0
+        self._asks = self._draws = self._total_steps = self._total_draws = self._episodes = 0
+        self.steps = 0
+        """Steps made in the episode that goes on."""
         self._began = time.time()
         # A list by number: hashing an enum costs more than the addition.
         self._seconds = [0.0] * len(Phase)
@@ -37,8 +39,11 @@ class Meter:
     def start_episode(self) -> None:
         """Begin a new account; building the simulator belongs to the episode that needed it."""
         self._seconds = [0.0] * len(Phase)
-        self._asks = self._draws = 0
+        self._asks = self._draws = self.steps = 0
+        self._episodes += 1
         self._began = time.time()
+        if self._slot is not None:
+            self._slot.advance(self._episodes, 0)
 
     def enter(self, phase: Phase) -> None:
         """Note that `phase` begins now."""
@@ -50,9 +55,13 @@ class Meter:
 
     def stepped(self) -> None:
         """Count one step."""
+        self.steps += 1
         self._total_steps += 1
-        if self._slot is not None and self._total_steps & 15 == 0:
-            self._slot.count(self._total_steps, self._total_draws)
+        if self._slot is not None:
+            # Exactly, for the estimate over running episodes: how long each has lasted.
+            self._slot.advance(self._episodes, self.steps)
+            if self._total_steps & 15 == 0:
+                self._slot.count(self._total_steps, self._total_draws)
 
     def asked(self) -> None:
         """Count one question to the policy."""

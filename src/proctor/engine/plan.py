@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import UsageError
+
+Ended = TypeVar("Ended")
 
 
 def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> list[Episode]:
@@ -35,6 +38,20 @@ def repeats_note(plan: Sequence[Episode]) -> str | None:
         f"{repeated[0].task.initial_states} initial states a task. The policy draws no random numbers, "
         "so these episodes tell little new."
     )
+
+
+def finished_prefix(plan: Sequence[Episode], ended: Mapping[EpisodeKey, Ended]) -> list[Ended]:
+    """Return what the plan's episodes came to, up to the first that has not ended.
+
+    Whole pairs of two runs, and a rule that looks again and again, need episodes that were chosen beforehand;
+    those that happen to have ended are the quick ones.
+    """
+    prefix = []
+    for episode in plan:
+        if episode.key not in ended:
+            break
+        prefix.append(ended[episode.key])
+    return prefix
 
 
 def shard_of(plan: Sequence[Episode], shard_id: int, num_shards: int) -> list[Episode]:

@@ -237,11 +237,12 @@ class Preparation:
         return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
+        notes = (*self.facts.notes, *spec.notes)
         if spec.stochastic:
-            return spec.notes
+            return notes
         plan = make_plan(self.facts.tasks, self._settings.eval.n_episodes, self._settings.seed)
         repeats = repeats_note(plan)
-        return spec.notes if repeats is None else (*spec.notes, repeats)
+        return notes if repeats is None else (*notes, repeats)
 
     def _identity(self, served: Served, renderer: Renderer | None) -> Identity:
         """Return all that results depend on: every unmarked setting, and what each part says of itself."""

@@ -1,8 +1,8 @@
 """The queue: which episode a worker runs next. It decides when, never what, an episode yields.
 
-Episodes near the head of the plan go first, so that the finished prefix grows. Inside a window a worker
-keeps its task, because switching means building another simulator. Beyond that no worker idles while
-episodes remain.
+Episodes near the head of the plan go first, so that its finished prefix grows, which stopping rules read. Inside
+a window a worker keeps its task, because switching means building another simulator. Beyond that no worker idles
+while episodes remain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.benchmarks.protocol import Episode
 
 TaskKey = tuple[str, int]
 
@@ -82,33 +82,3 @@ class EpisodeQueue:
         if not self._max_open or self._in_flight[key] > 0:
             return True
         return sum(count > 0 for count in self._in_flight.values()) < self._max_open
-
-
-class Prefix:
-    """The finished prefix of the plan: the only fair sample while a run goes on.
-
-    Success ends an episode early, so the episodes that finish first are the successful ones. The prefix is
-    also the same for any number of workers.
-    """
-
-    def __init__(self, plan: Sequence[Episode]) -> None:
-        self._plan = plan
-        self._place = {episode.key: place for place, episode in enumerate(plan)}
-        self._ended: dict[EpisodeKey, bool | None] = {}
-        self.length = 0
-        self.finished = 0
-        self.successes = 0
-
-    def add(self, key: EpisodeKey, success: bool | None) -> None:
-        """Note an ended episode; `None` means that it ended in an error, which may be tried again."""
-        if self._place.get(key, self.length) < self.length and self._ended[key] is None:
-            self._count(success)
-        self._ended[key] = success
-        while self.length < len(self._plan) and self._plan[self.length].key in self._ended:
-            self._count(self._ended[self._plan[self.length].key])
-            self.length += 1
-
-    def _count(self, outcome: bool | None) -> None:
-        if outcome is not None:
-            self.finished += 1
-            self.successes += outcome

@@ -16,7 +16,7 @@ from proctor.engine.meter import Meter
 from proctor.engine.seat import Seat, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
 from proctor.engine.windows import Windows
-from proctor.errors import SimulatorError
+from proctor.errors import BenchmarkError, SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.records import EpisodeRecord
 from proctor.store.rewards import pack_rewards
@@ -172,7 +172,7 @@ def run_episode(
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
-    success: bool | None = None
+    success = False if episode.task.reports_success else None
     ended = limited = False
     step = 0
 
@@ -197,7 +197,7 @@ def run_episode(
             rewards.append(float(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
             if outcome.success is not None:
-                success = bool(success or outcome.success)
+                success = _reported(outcome.success, success, episode, step)
             limited = step >= episode.task.max_steps
             ended = bool(outcome.terminated or outcome.truncated or limited)
             if recorder is not None:
@@ -230,6 +230,20 @@ def run_episode(
         rewards=pack_rewards(per_step),
         **meter.episode_totals(),
     )
+
+
+def _reported(told: bool, before: bool | None, episode: Episode, step: int) -> bool:
+    """Return whether an episode has succeeded by now; raises `BenchmarkError` where nobody was to say so.
+
+    If such a flag counted, episodes without one would be failures in one run and left out of another.
+    """
+    if before is None:
+        raise BenchmarkError(
+            f"{episode} reports success at step {step}, but before the run nothing said that it would, so other "
+            "episodes could not count as failures. Say that it does: --env.success_key=is_success (the entry of "
+            "info) for a Gymnasium environment, Task(reports_success=True) in a benchmark of your own."
+        )
+    return bool(before or told)
 
 
 def _observe(

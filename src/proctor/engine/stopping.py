@@ -20,7 +20,7 @@ from proctor.errors import UsageError
 from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
 
 
@@ -125,7 +125,6 @@ class Prefixed:
         self._plan, self._rules = plan, rules
         self._ended: dict[EpisodeKey, EpisodeRecord] = {}
         self._length = 0
-        self._told = False
         self.stop: Stop | None = None
 
     def add(self, records: Iterable[EpisodeRecord]) -> None:
@@ -134,7 +133,7 @@ class Prefixed:
         for episode, success in self._news():
             for rule in self._rules:
                 found = rule.add(episode, success)
-                if found is not None and self._told and self.stop is None:
+                if found is not None and self.stop is None:
                     self.stop = Stop(self._length, rule.text, found)
             if self.stop is not None:
                 return
@@ -143,10 +142,8 @@ class Prefixed:
         while self._length < len(self._plan) and self._plan[self._length].key in self._ended:
             episode = self._plan[self._length]
             self._length += 1
-            record = self._ended[episode.key]
-            # Some simulators speak of success only when it happens; one that never does is never decided on.
-            self._told = self._told or record.success is not None
-            yield episode, bool(record.success) if record.status == "finished" else None
+            # `None` of an error, and of a task that does not report success: neither says anything.
+            yield episode, self._ended[episode.key].success
 
 
 class RuledLedger:
@@ -159,10 +156,19 @@ class RuledLedger:
         """Return what has ended."""
         return self._ledger.records()
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
+    def running(self) -> list[Running]:
+        """Return what was started before and has not ended."""
+        return self._ledger.running()
+
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
         """Keep results for good, then ask the rules."""
         records = list(records)
-        self._ledger.write(records, attempts)
+        self._ledger.write(records, attempts, running)
         if self._rules.stop is None:
             self._rules.add(records)
             if self._rules.stop is not None:
@@ -178,4 +184,9 @@ def rules_for(settings: Settings, plan: Sequence[Episode]) -> Prefixed | None:
         rules.append(Precise(bound, tasks, alone=other is None))
     if other is not None:
         rules.append(Better(Path(other), plan, tasks))
+    if rules and not any(episode.task.reports_success for episode in plan):
+        raise UsageError(
+            "--eval.stop_when and --eval.until_better_than need a success rate, and this benchmark reports no "
+            "success. If it does, name the entry of info: --env.success_key=NAME."
+        )
     return Prefixed(plan, rules) if rules else None

@@ -1,4 +1,4 @@
-"""What a run has come to so far: counts, costs, and the fair rate."""
+"""What a run has come to so far: counts, costs, and the rate over all that was started."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ from collections.abc import Iterable, Sequence
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.engine.events import Progress
-from proctor.engine.queue import Prefix
-from proctor.stats.intervals import wilson
-from proctor.store.records import EpisodeRecord
+from proctor.results import Counter
+from proctor.store.records import EpisodeRecord, Running
 
 SHORT_EPISODE = 0.5
 """Seconds below which an episode is short: the coordinator's turn-round matters, and orders are given ahead."""
 
 
 class Tally:
-    """Sums over a run; `before` are the episodes that ended in earlier sessions."""
+    """Sums over a run.
 
-    def __init__(self, plan: Sequence[Episode], before: Iterable[EpisodeRecord]) -> None:
+    Args:
+        plan: the whole plan.
+        before: the episodes that ended in earlier sessions.
+        cut_short: those that were running when earlier sessions ended, and how far they had come.
+    """
+
+    def __init__(
+        self, plan: Sequence[Episode], before: Iterable[EpisodeRecord], cut_short: Iterable[Running] = ()
+    ) -> None:
         self._total = len(plan)
-        self._prefix = Prefix(plan)
+        self._counter = Counter({episode.task: None for episode in plan})
+        self._running = dict(cut_short)
         self._errors: dict[EpisodeKey, bool] = {}
-        self._tells_success = False
         self._began = time.monotonic()
         self._episode_seconds = 0.0
         self.finished = 0
@@ -46,13 +53,19 @@ class Tally:
         """Seconds of an episode so far; not short, as long as nothing is known."""
         return self._episode_seconds / self.finished if self.finished else SHORT_EPISODE
 
-    def progress(self, steps: int, busy: int, workers: int) -> Progress:
-        """Return this moment, for whoever watches."""
+    def progress(self, steps: int, busy: int, workers: int, running: Iterable[Running] = ()) -> Progress:
+        """Return this moment, for whoever watches; `running` are the episodes in flight."""
+        for key, age in running:
+            if self._errors.get(key) is not False:  # what is told of it may be older than its end
+                # One that starts again comes to where it was: what was seen of it before still holds.
+                self._running[key] = max(age, self._running.get(key, 0))
+        started = [Running(key, age) for key, age in self._running.items()]
         return Progress(
             ended=len(self._errors),
             total=self._total,
             errors=sum(self._errors.values()),
-            prefix=wilson(self._prefix.successes, self._prefix.finished) if self._tells_success else wilson(0, 0),
+            rate=self._counter.rate(started) if self._counter.reports_success else None,
+            running=started,
             steps=steps,
             seconds=time.monotonic() - self._began,
             busy=busy,
@@ -62,6 +75,5 @@ class Tally:
 
     def _count(self, record: EpisodeRecord) -> None:
         self._errors[record.key] = record.status == "error"
-        self._tells_success |= record.success is not None
-        # Who has not heard of success counts as a failure, as soon as others have.
-        self._prefix.add(record.key, None if record.status == "error" else bool(record.success))
+        self._running.pop(record.key, None)
+        self._counter.add(record)

@@ -33,7 +33,7 @@ _PAGE = 4096
 # The file is sparse: only what is written takes memory, so a generous size costs nothing.
 _SLOT_BYTES = _PAGE + REQUEST_BYTES + RESPONSE_BYTES
 
-_STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF = 16, 24, 32, 36, 40
+_STEPS, _DRAWS, _STATE, _GENERATION, _ASKED_OF, _EPISODE = 16, 24, 32, 36, 40, 48
 _U32 = struct.Struct("@I")
 _WORD = 8
 
@@ -212,6 +212,7 @@ class Slot:
         self._response = Region(self._map, _PAGE + REQUEST_BYTES, RESPONSE_BYTES)
         self.phase = PhaseCell(self._map)
         self._steps, self._draws = Word(self._map, _STEPS), Word(self._map, _DRAWS)
+        self._episode = Word(self._map, _EPISODE)
 
     @classmethod
     def create(cls) -> Slot:
@@ -226,7 +227,7 @@ class Slot:
     def close(self) -> None:
         """Free this process's end. Only when no lane can be answering here; else the last reference frees it."""
         if not self._map.closed:
-            for part in (self._request, self._response, self.phase, self._steps, self._draws):
+            for part in (self._request, self._response, self.phase, self._steps, self._draws, self._episode):
                 part.release()
             self._map.close()
             os.close(self.memory_fd)
@@ -252,6 +253,15 @@ class Slot:
     def counted(self) -> tuple[int, int]:
         """Return the worker's totals: steps and drawings."""
         return self._steps.read(), self._draws.read()
+
+    def advance(self, episode: int, steps: int) -> None:
+        """Note how far the worker is in its `episode`-th episode."""
+        self._episode.write(episode << 32 | steps)
+
+    def advanced(self) -> tuple[int, int]:
+        """Return which of its episodes the worker has begun last, counted from 1, and the steps made in it."""
+        word = self._episode.read()
+        return word >> 32, word & 0xFFFFFFFF
 
     # The worker's end.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, Message, changed, clip, policy_fault
+from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
@@ -121,7 +121,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         _prove_benchmark(settings, benchmark)
         actor = _actor(settings, spec, slot, host_bell)
     except ChangedError as error:
-        channel.send(changed(str(error)))
+        channel.send(policy_fault(error))
         return
     stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)

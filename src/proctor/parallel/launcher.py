@@ -1,6 +1,6 @@
 """The launcher: an event loop over the shards' pipes and pidfds. It starts, watches, restarts and stops them.
 
-To whoever watches, the shards are one run: one plan, one count, and one rate over its finished prefix.
+To whoever watches, the shards are one run: one plan, one count, and one rate over all that was started.
 """
 
 from __future__ import annotations
@@ -183,5 +183,6 @@ class Launcher:
             steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
             busy=sum(shard.busy for shard in shards),
             workers=sum(shard.workers for shard in shards),
+            running=[one for shard in shards for one in shard.running],
         )
         self._watcher.progress(progress)

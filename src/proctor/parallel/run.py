@@ -25,6 +25,7 @@ from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish
 from proctor.parallel.shard import ShardRecipe
 from proctor.recording.assembly import check_can_record
+from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
@@ -89,7 +90,7 @@ class _Parallel:
                 settling = Settling(self._settings, self._wish, next(identities, None), self._watcher.note)
                 settled = settling.settle(self._preparation, interrupts)
             except Interrupted:
-                return Evaluation(self._target, self._plan, [], {}, interrupts.first)
+                return self._nothing(Ending(interrupts.first))
             already = self._already(settled)
             self._check_not_serial(settled.shards, already)
             self._target.write_config(to_plain(self._settings))
@@ -168,16 +169,19 @@ class _Parallel:
 
     def _merge(self, ending: Ending) -> Evaluation:
         """Put together what there is, also of a run that was cut short."""
-        nothing = Evaluation(self._target, self._plan, [], {}, ending.stopped_by, ending.error)
         if not earlier_runs(self._target):
-            return nothing
+            return self._nothing(ending)
         try:
             merged = merge_runs([self._target.path], self._target.path).evaluation
             # A shard's settings have its share of the machine; those of the whole are the user's.
             self._target.write_config(to_plain(self._settings))
         except ProctorError as error:
-            return replace(nothing, error=ending.error or error)
+            return self._nothing(replace(ending, error=ending.error or error))
         return replace(merged, stopped_by=ending.stopped_by, error=ending.error)
+
+    def _nothing(self, ending: Ending) -> Evaluation:
+        results = Results(self._preparation.facts.tasks, [])
+        return Evaluation(self._target, self._plan, results, {}, ending.stopped_by, ending.error)
 
 
 def earlier_runs(target: RunDirectory) -> list[RunDirectory]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.benchmarks.protocol import Episode
+from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.errors import (
@@ -29,7 +29,7 @@ from proctor.errors import (
     UsageError,
 )
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord
+from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
 
 Event = dict[str, Any]
@@ -64,6 +64,7 @@ class ShardProcess:
     def __init__(self, recipe: ShardRecipe) -> None:
         self.recipe = recipe
         self.steps = self.busy = self.workers = 0
+        self.running: list[Running] = []
         self.result: Event | None = None
         self.hung_up = False
         self._rest = b""
@@ -102,6 +103,10 @@ class ShardProcess:
                 continue  # something in its process has printed
             if kind == "progress":
                 self.steps, self.busy, self.workers = event["steps"], event["busy"], event["workers"]
+                self.running = [
+                    Running(EpisodeKey(one["task_group"], one["task_id"], one["episode_index"]), one["steps"])
+                    for one in event["running"]
+                ]
             elif kind == "result":
                 self.result = event
             events.append(event)

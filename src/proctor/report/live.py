@@ -1,7 +1,7 @@
 """Progress while a run goes on: a live display on a terminal, plain lines elsewhere.
 
-Rates shown here come from the finished prefix of the plan. The episodes that happen to finish first are
-the quick, successful ones; their rate would flatter.
+The rate is an estimate over all started episodes. The ones that happen to end first are the quick, successful
+ones; their rate alone would flatter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from proctor.engine.events import Progress as RunProgress
 from proctor.engine.events import RunStart, Watcher
 from proctor.report.console import PatientConsole, count
 from proctor.report.stream import Stream
+from proctor.results import reporting
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord
 
@@ -65,7 +66,7 @@ def describe_progress(progress: RunProgress) -> str:
     left = (progress.total - progress.ended) / speed if speed else None
     parts = [
         f"{progress.ended}/{progress.total} episodes",
-        f"success {_prefix(progress.prefix)}",
+        *([] if progress.rate is None else [f"success {_rate(progress.rate)}"]),
         f"{speed:.2f} episodes/s",
         f"{progress.steps / progress.seconds if progress.seconds else 0:.0f} steps/s",
         f"{progress.busy}/{progress.workers} workers busy",
@@ -91,11 +92,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _prefix(rate: Rate) -> str:
+def _rate(rate: Rate) -> str:
     if rate.value is None:
         return "not known yet"
-    low, high = 100 * rate.low, 100 * rate.high
-    return f"{100 * rate.value:.1f} % ({low:.1f}–{high:.1f}) in the first {rate.episodes}"
+    estimate = "~" if rate.running else ""
+    return f"{estimate}{100 * rate.value:.1f} % ({100 * rate.low:.1f}–{100 * rate.high:.1f})"
 
 
 class PlainDisplay(Watcher):
@@ -138,6 +139,7 @@ class LiveDisplay(Watcher):
         self._ended: Counter[tuple[str, int]] = Counter()
         self._successes: Counter[tuple[str, int]] = Counter()
         self._wanted: Counter[tuple[str, int]] = Counter()
+        self._reporting: set[tuple[str, int]] = set()
         self._names: dict[tuple[str, int], str] = {}
         self._line = Text("starting", style="dim")
         self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._draw)
@@ -150,6 +152,7 @@ class LiveDisplay(Watcher):
             key = (episode.task.group, episode.task.task_id)
             self._wanted[key] += 1
             self._names[key] = episode.task.name
+        self._reporting = reporting(episode.task for episode in start.plan)
         for record in start.already:
             self.episode(record)
         self._live.start()
@@ -158,15 +161,14 @@ class LiveDisplay(Watcher):
         """Move the bars on."""
         key = record.key[:2]
         self._ended[key] += 1
-        if record.success is not None:
-            self._successes[key] += record.success  # a count of zero says that success is told here
+        self._successes[key] += bool(record.success)
         self._bars.update(self._overall, completed=sum(self._ended.values()))
         if key not in self._tasks:
             self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
         self._bars.update(
             self._tasks[key],
             completed=self._ended[key],
-            rate=f"{self._successes[key]}/{self._ended[key]} succeeded" if key in self._successes else "",
+            rate=f"{self._successes[key]}/{self._ended[key]} succeeded" if key in self._reporting else "",
         )
         self._make_room()
 

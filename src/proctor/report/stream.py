@@ -43,8 +43,14 @@ class Stream(Watcher):
         self._print("episode", **record.to_row())
 
     def progress(self, progress: Progress) -> None:
-        """A moment of the run; `prefix` is the rate over the finished prefix of the plan."""
-        self._print("progress", **{**asdict(progress), "prefix": progress.prefix._asdict()})
+        """A moment of the run; `rate` is over all that was started, `running` says what is in flight."""
+        rate = progress.rate
+        running = [
+            {"task_group": key.group, "task_id": key.task_id, "episode_index": key.episode_index, "steps": steps}
+            for key, steps in progress.running
+        ]
+        told = {"rate": rate and {**rate._asdict(), "value": rate.value}, "running": running}
+        self._print("progress", **{**asdict(progress), **told})
 
     def note(self, message: str) -> None:
         """Something a person should read."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -14,8 +13,8 @@ from proctor.engine.evaluation import Evaluation
 from proctor.report.console import count
 from proctor.report.ending import Written
 from proctor.report.live import duration
+from proctor.results import Result, describe_running, task_key
 from proctor.stats.intervals import Rate
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, silent_tasks, success_rate
 
 TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
@@ -25,11 +24,13 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
     """Print the table, the errors, where the time went and where the results are."""
     if evaluation.records:
         console.print(_table(evaluation))
-    tasks = {(episode.task.group, episode.task.task_id) for episode in evaluation.plan}
+    tasks = evaluation.results.tasks
     waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    parts = (_stopped(evaluation), _macro(evaluation), _errors(evaluation.records), _silence(evaluation.records))
+    parts = (
+        _stopped(evaluation), _running(evaluation), _macro(evaluation), _errors(evaluation), _silence(evaluation)
+    )  # fmt: skip
     for part in (*(line for lines in parts for line in lines), *_time(evaluation)):
         console.print(part)
     videos = sum(record.video_path is not None for record in evaluation.records)
@@ -50,53 +51,54 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
 
 def _table(evaluation: Evaluation) -> RenderableType:
     # Narrow enough for 80 columns with Meta-World's longest names. `steps` is the median over successes, or over
-    # all episodes where nobody tells success; only there is the mean sum of rewards shown.
-    with_errors = any(record.status == "error" for record in evaluation.records)
-    with_rewards = bool(silent_tasks(evaluation.records))
+    # all episodes where success is not reported; only there is the mean sum of rewards shown.
+    results = evaluation.results
+    with_errors, with_rewards = bool(results.result.errors), len(results.reporting) < len(results.tasks)
     table = Table(header_style="bold")
     table.add_column("task", overflow="fold")
     optional = [*(["reward"] if with_rewards else []), *(["errors"] if with_errors else [])]
     for heading in ("success", "k/n", "95 % interval", *optional, "steps"):
         table.add_column(heading, justify="right", no_wrap=True)
-    tasks = list(dict.fromkeys(episode.task for episode in evaluation.plan))
-    groups = list(dict.fromkeys(task.group for task in tasks))
+    groups = list(dict.fromkeys(task.group for task in results.tasks))
     for group in groups:
-        members = [task for task in tasks if task.group == group]
+        members = [task for task in results.tasks if task.group == group]
         for task in members:
-            rows = [r for r in evaluation.records if r.key[:2] == (group, task.task_id)]
-            if rows:
-                table.add_row(task.name, *_cells(rows, with_errors, with_rewards))
+            if results.by_task[task_key(task)]:
+                one = results.result_of([task_key(task)])
+                table.add_row(task.name, *_cells(one, with_errors, with_rewards))
         if len(members) > 1:
-            rows = [r for r in evaluation.records if r.task_group == group]
+            # A run of one group is shown by its line alone, which is then that of the whole run.
+            whole = results.result if len(groups) == 1 else results.result_of(results.in_group(group))
             table.add_section()
             table.add_row(
-                f"group {group}", *_cells(rows, with_errors, with_rewards), style="bold", end_section=True
+                f"group {group}", *_cells(whole, with_errors, with_rewards), style="bold", end_section=True
             )
-    if len(groups) > 1 or len(tasks) == 1:
+    if len(groups) > 1 or len(results.tasks) == 1:
         table.add_section()
-        table.add_row("all", *_cells(evaluation.records, with_errors, with_rewards), style="bold")
+        table.add_row("all", *_cells(results.result, with_errors, with_rewards), style="bold")
     return table
 
 
-def _cells(records: Sequence[EpisodeRecord], with_errors: bool, with_rewards: bool) -> list[str]:
-    rate = success_rate(records)
-    errors = sum(record.status == "error" for record in records)
-    finished = [record for record in records if record.status == "finished"]
-    steps = [record.steps for record in finished if record.success or not rate.episodes]
-    rewards = [record.sum_reward for record in finished if record.sum_reward is not None]
+def _cells(result: Result, with_errors: bool, with_rewards: bool) -> list[str]:
+    rate = result.rate
     return [
-        "–" if rate.value is None else f"{100 * rate.value:.1f} %",
+        percent(rate),
         f"{rate.successes}/{rate.episodes}" if rate.episodes else "",
         interval(rate),
-        *([f"{statistics.fmean(rewards):.4g}" if rewards else ""] if with_rewards else []),
-        *([str(errors or "")] if with_errors else []),
-        str(statistics.median_low(steps)) if steps else "",
+        *([f"{result.reward:.4g}" if result.reward is not None else ""] if with_rewards else []),
+        *([str(result.errors or "")] if with_errors else []),
+        str(result.steps) if result.steps is not None else "",
     ]
 
 
+def percent(rate: Rate) -> str:
+    """Return a rate in percent; `~` says that it is an estimate, because episodes were running."""
+    return "–" if rate.value is None else f"{'~' if rate.running else ''}{100 * rate.value:.1f} %"
+
+
 def interval(rate: Rate) -> str:
-    """Return an interval in percent."""
-    return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.episodes else ""
+    """Return an interval in percent; none of a rate that is not known."""
+    return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.value is not None else ""
 
 
 def _stopped(evaluation: Evaluation) -> list[Text]:
@@ -124,6 +126,11 @@ def describe_stop(stopped: Mapping[str, Any], planned: int) -> str:
     return f"{after}: {verdict} ({odds})."
 
 
+def _running(evaluation: Evaluation) -> list[Text]:
+    words = describe_running(evaluation.results.overall)
+    return [Text(words, style="yellow")] if words else []
+
+
 def _macro(evaluation: Evaluation) -> list[Text]:
     macro = evaluation.info["intervals"]["macro"]
     if macro is None or macro["clustered"] is None or macro["n_tasks"] < TASKS_FOR_OTHERS:
@@ -139,14 +146,14 @@ def _macro(evaluation: Evaluation) -> list[Text]:
     ]
 
 
-def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
-    failed = [record for record in records if record.status == "error"]
+def _errors(evaluation: Evaluation) -> list[Text]:
+    failed = [record for record in evaluation.records if record.status == "error"]
     if not failed:
         return []
     lines = [
         Text(
             f"{count(len(failed), 'episode')} could not be run, not counted in the rates. "
-            f"If errors were failures: {rate_if_errors_failed(records)}",
+            f"If errors were failures: {evaluation.results.result.if_errors_failed}",
             style="yellow",
         )
     ]
@@ -156,16 +163,15 @@ def _errors(records: Sequence[EpisodeRecord]) -> list[Text]:
     return lines
 
 
-def _silence(records: Sequence[EpisodeRecord]) -> list[Text]:
-    silent = silent_tasks(records)
-    names = list(dict.fromkeys(record.task for record in records if record.key[:2] in silent))
+def _silence(evaluation: Evaluation) -> list[Text]:
+    names = [task.name for task in evaluation.results.tasks if not task.reports_success]
     if not names:
         return []
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return [
         Text(
-            f"{shown}: no success was told, so no rate, only the mean sum of rewards. "
-            "Does info tell it under another name? --env.success_key=NAME",
+            f"{shown}: the environment reports no success flag, so there is no rate, only the mean sum of "
+            "rewards. If info has one under another name: --env.success_key=NAME",
             style="yellow",
         )
     ]

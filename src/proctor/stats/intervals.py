@@ -12,23 +12,38 @@ ALPHA = 0.05
 
 
 class Rate(NamedTuple):
-    """A success rate as k out of n, with its interval. `value` is `None` when nothing was observed."""
+    """A success rate with its interval: k out of n episodes that ended.
+
+    While others are `running`, k / n would flatter, because success ends an episode early. Then the value is the
+    `estimate` over all that were started (`proctor.stats.unfinished`), or `None` where it is not known yet.
+    """
 
     successes: int
     episodes: int
     low: float
     high: float
+    running: int = 0
+    estimate: float | None = None
+    undetermined: float = 0.0
+    """The share of the started episodes that have outlasted all that have ended, as weight of the estimate."""
 
     @property
     def value(self) -> float | None:
-        """k / n."""
+        """The rate; `None` when nothing was observed, or too little to tell."""
+        if self.running:
+            return self.estimate
         return self.successes / self.episodes if self.episodes else None
 
     def __str__(self) -> str:
-        if not self.episodes:
+        if not self.running and not self.episodes:
             return "0/0"
-        percent = 100 * self.successes / self.episodes
-        return f"{percent:.1f} % ({self.successes}/{self.episodes}, {100 * self.low:.1f}–{100 * self.high:.1f})"
+        ended = f"{self.successes}/{self.episodes}"
+        interval = f"{100 * self.low:.1f}–{100 * self.high:.1f}"
+        if not self.running:
+            return f"{100 * self.successes / self.episodes:.1f} % ({ended}, {interval})"
+        if self.estimate is None:
+            return f"not known yet ({ended} ended, {self.running} running)"
+        return f"~{100 * self.estimate:.1f} % ({interval}, {ended} ended, {self.running} running)"
 
 
 class Estimate(NamedTuple):
@@ -50,25 +65,25 @@ def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rat
     >>> rate = wilson(8, 10)
     >>> round(rate.low, 3), round(rate.high, 3)
     (0.49, 0.943)
-    >>> wilson(0, 0)[2:]
+    >>> wilson(0, 0)[2:4]
     (0.0, 1.0)
     """
     check_counts(successes, episodes)
     if episodes == 0:
         return Rate(0, 0, 0.0, 1.0)
+    return Rate(successes, episodes, *score_interval(successes / episodes, episodes, confidence))
+
+
+def score_interval(share: float, episodes: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return both ends of Wilson's interval around a share of that many episodes."""
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    p, z2 = successes / episodes, z * z
-    centre = p + z2 / (2 * episodes)
-    spread = z * sqrt(p * (1 - p) / episodes + z2 / (4 * episodes * episodes))
+    z2 = z * z
+    centre = share + z2 / (2 * episodes)
+    spread = z * sqrt(share * (1 - share) / episodes + z2 / (4 * episodes * episodes))
     scale = 1 + z2 / episodes
     low, high = (centre - spread) / scale, (centre + spread) / scale
     # At the ends the formula gives exactly 0 or 1 up to rounding; say so exactly.
-    return Rate(
-        successes,
-        episodes,
-        0.0 if successes == 0 else max(0.0, low),
-        1.0 if successes == episodes else min(1.0, high),
-    )
+    return 0.0 if share == 0 else max(0.0, low), 1.0 if share == 1 else min(1.0, high)
 
 
 def clopper_pearson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:

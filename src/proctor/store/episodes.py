@@ -16,7 +16,7 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.store.checksums import ChecksumTables, Row, Table, damaged, reading, writing
 from proctor.store.filesystem import is_network
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
 
 SCHEMA_VERSION = 4
@@ -32,11 +32,12 @@ class Session(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How an episode ended, and when: all that a list of runs needs of each."""
+    """How an episode ended, after how many steps, and when: all that a list of runs needs of each."""
 
     key: EpisodeKey
     status: str
     success: bool | None
+    steps: int
     ended_at: float
 
 
@@ -97,6 +98,7 @@ _TABLES = {
         },
         key=("id",),
     ),
+    "in_flight": Table({**_EPISODE_KEY, "steps": "INTEGER NOT NULL"}, key=tuple(_EPISODE_KEY)),
     "notes": Table({"told_at": "REAL NOT NULL", "message": "TEXT NOT NULL"}),
 }
 
@@ -179,12 +181,26 @@ class EpisodeTable:
         else:
             self._tables.replace(table, before, row)
 
-    def write(self, records: Iterable[EpisodeRecord], attempts: Iterable[Attempt] = ()) -> None:
-        """Make results durable, all of them or none. A finished episode is never overwritten."""
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[Running] = (),
+    ) -> None:
+        """Make results durable, all of them or none. A finished episode is never overwritten.
+
+        Args:
+            records: the episodes that have ended.
+            attempts: tries that came to nothing.
+            running: the episodes in flight at this moment, and how far they are.
+        """
         now = time.time()
         with writing(self.path), self._tables.transaction():
+            for key, steps in running:
+                self._note_running(key, steps)
             for record in records:
                 self._keep(_row(record, now))
+                self._land(record.key)
             for attempt in attempts:
                 names = (*_EPISODE_KEY, "number", "reason", "worker", "ended_at")
                 values = (*attempt.key, attempt.number, attempt.reason, attempt.worker, now)
@@ -198,6 +214,25 @@ class EpisodeTable:
         elif before["status"] == "error":
             self._tables.replace("episodes", before, row)
 
+    def _note_running(self, key: EpisodeKey, steps: int) -> None:
+        """Note how far an episode is. One that starts again comes to where it was: what was seen before holds."""
+        row = dict(zip((*_EPISODE_KEY, "steps"), (*key, steps), strict=True))
+        before = self._tables.find("in_flight", key)
+        if before is None:
+            self._tables.insert("in_flight", row)
+        elif before["steps"] < steps:
+            self._tables.replace("in_flight", before, row)
+
+    def _land(self, key: EpisodeKey) -> None:
+        """Forget that an episode was in flight: it has ended."""
+        before = self._tables.find("in_flight", key)
+        if before is not None:
+            self._tables.delete("in_flight", before)
+
+    def running(self) -> list[Running]:
+        """Return the episodes that were started and have not ended: in flight at the last commit, or cut short."""
+        return [Running(_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
+
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that ended, in no particular order."""
         return [_record(row) for row in self._tables.rows("episodes")]
@@ -205,7 +240,7 @@ class EpisodeTable:
     def endings(self) -> list[Ended]:
         """Return how every episode ended, in no particular order: less than `records`, and quicker."""
         return [
-            Ended(_key(row), row["status"], _success(row), row["ended_at"])
+            Ended(_key(row), row["status"], _success(row), row["steps"], row["ended_at"])
             for row in self._tables.rows("episodes")
         ]
 
@@ -286,6 +321,10 @@ class EpisodeTable:
             for row in source._tables.rows("episodes"):
                 if row["status"] == "finished" or self._tables.find("episodes", _key(row)) is None:
                     self._keep(row)
+            for row in source._tables.rows("in_flight"):
+                self._note_running(_key(row), row["steps"])
+            for key in self.finished_keys():
+                self._land(key)
             for table in ("attempts", "notes"):
                 here = {tuple(row.values()) for row in self._tables.rows(table)}
                 for row in source._tables.rows(table):

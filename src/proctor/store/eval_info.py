@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import Task
+from proctor.results import Result, Results, task_key
 from proctor.stats.intervals import CONFIDENCE, Rate
 from proctor.stats.macro import clustered, stratified
-from proctor.store.records import SPANS, EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.records import SPANS, EpisodeRecord
 
 _PER_EPISODE = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
@@ -22,8 +22,7 @@ _PER_EPISODE = (
 
 
 def build_eval_info(
-    tasks: Sequence[Task],
-    records: Sequence[EpisodeRecord],
+    results: Results,
     *,
     directory: Path,
     wall_seconds: float,
@@ -32,44 +31,58 @@ def build_eval_info(
     run: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the whole document as plain values."""
+    tasks, overall = results.tasks, results.result
     order = {(task.group, task.task_id): place for place, task in enumerate(tasks)}
-    ordered = sorted(records, key=lambda record: (order[record.key[:2]], record.episode_index))
-    by_task = {task: [r for r in ordered if r.key[:2] == (task.group, task.task_id)] for task in tasks}
-    groups = list(dict.fromkeys(task.group for task in tasks))
-    by_group = {group: [r for r in ordered if r.task_group == group] for group in groups}
-    overall = _aggregate(ordered, directory)
-    finished = overall["n_episodes"]
+    ordered = sorted(results.records, key=lambda record: (order[record.key[:2]], record.episode_index))
+    by_task = {task: [r for r in ordered if r.key[:2] == task_key(task)] for task in tasks}
+    groups = {group: results.result_of(results.in_group(group)) for group in dict.fromkeys(t.group for t in tasks)}
     return {
         "per_task": [
             {"task_group": task.group, "task_id": task.task_id, "metrics": _metrics(by_task[task], directory)}
             for task in tasks
         ],
-        "per_group": {group: _aggregate(by_group[group], directory) for group in groups},
+        "per_group": {
+            group: _aggregate(result, (r for r in ordered if r.task_group == group), directory)
+            for group, result in groups.items()
+        },
         "overall": {
-            **overall,
+            **_aggregate(overall, ordered, directory),
             "eval_s": wall_seconds,
-            "eval_ep_s": wall_seconds / finished if finished else None,
+            "eval_ep_s": wall_seconds / overall.finished if overall.finished else None,
         },
         "per_episode": [{key: getattr(record, key) for key in _PER_EPISODE} for record in ordered],
         "errors": {
-            "n_errors": sum(record.status == "error" for record in ordered),
-            "pc_success_if_errors_failed": _percent(rate_if_errors_failed(ordered)),
+            "n_errors": overall.errors,
+            "pc_success_if_errors_failed": _percent(overall.if_errors_failed),
         },
         "intervals": {
             "confidence": CONFIDENCE,
             "method": "wilson",
-            "overall": _interval(success_rate(ordered)),
-            "per_group": {group: _interval(success_rate(by_group[group])) for group in groups},
+            "overall": {**_interval(overall.rate), "method": results.method},
+            "per_group": {group: _interval(result.rate) for group, result in groups.items()},
             "per_task": [
                 {"task_group": task.group, "task_id": task.task_id, "task": task.name}
-                | _interval(success_rate(by_task[task]))
+                | _interval(results.of([task_key(task)]))
                 for task in tasks
             ],
-            "macro": _macro([success_rate(by_task[task])[:2] for task in tasks]),
+            "macro": _macro(results.counts() or ()),
         },
         "timing": timing(ordered, wall_seconds, startup_seconds),
         "versions": versions,
-        "run": run,
+        "run": {**run, "estimate": _estimate(overall.rate)},
+    }
+
+
+def _estimate(rate: Rate) -> dict[str, Any] | None:
+    """What the rates of a run are in which episodes were cut short, or are running; `None` if they are k / n."""
+    if not rate.running:
+        return None
+    return {
+        "method": "redistributed",
+        "ended": rate.episodes,
+        "running": rate.running,
+        "undetermined": rate.undetermined,
+        "pc_success_ended": 100 * rate.successes / rate.episodes if rate.episodes else None,
     }
 
 
@@ -100,25 +113,19 @@ def _metrics(records: Sequence[EpisodeRecord], directory: Path) -> dict[str, Any
     }
 
 
-def _aggregate(records: Sequence[EpisodeRecord], directory: Path) -> dict[str, Any]:
-    finished = [record for record in records if record.status == "finished"]
+def _aggregate(result: Result, records: Iterable[EpisodeRecord], directory: Path) -> dict[str, Any]:
     return {
-        "avg_sum_reward": _mean(record.sum_reward for record in finished),
-        "avg_max_reward": _mean(record.max_reward for record in finished),
-        "pc_success": _percent(success_rate(finished)),
-        "n_episodes": len(finished),
-        "video_paths": _videos(finished, directory),
+        "avg_sum_reward": result.reward,
+        "avg_max_reward": result.best_reward,
+        "pc_success": _percent(result.rate),
+        "n_episodes": result.finished,
+        "video_paths": _videos((record for record in records if record.status == "finished"), directory),
         "predicted_video_paths": [],
     }
 
 
 def _videos(records: Iterable[EpisodeRecord], directory: Path) -> list[str]:
     return [str(directory / record.video_path) for record in records if record.video_path]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _percent(rate: Rate) -> float | None:
@@ -139,4 +146,11 @@ def _macro(counts: Sequence[tuple[int, int]]) -> dict[str, Any] | None:
 
 
 def _interval(rate: Rate) -> dict[str, Any]:
-    return {"successes": rate.successes, "n_episodes": rate.episodes, "low": rate.low, "high": rate.high}
+    return {
+        "successes": rate.successes,
+        "n_episodes": rate.episodes,
+        "running": rate.running,
+        "value": rate.value,
+        "low": rate.low,
+        "high": rate.high,
+    }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
@@ -31,6 +32,8 @@ class Sources:
     reproducible: bool
     twice: int
     """How many episodes more than one of them has finished, with equal digests."""
+    stopped: dict[str, Any] | None
+    """Where a rule ended one of them; of several, the one that came furthest."""
 
 
 def find_runs(directories: Iterable[Path]) -> list[Path]:
@@ -69,6 +72,11 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
             per_task=max(table.meta("n_episodes") or 0 for table in tables),
             reproducible=all(table.meta("reproducible") for table in tables),
             twice=sum(count > 1 for count in Counter(key for records in apart for key in records).values()),
+            stopped=max(
+                (stop for table in tables if (stop := table.meta("stopped")) is not None),
+                key=lambda stop: stop["episodes"],
+                default=None,
+            ),
         )
 
 
@@ -86,6 +94,9 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> No
                 if record.video_path is not None and (directory / record.video_path).exists():
                     _bring(directory / record.video_path, output.path / record.video_path)
             table.absorb(source)
+    # A run that was ended because of what it had shown stays that, unless the rest of the plan has been run too.
+    whole = len(sources.tasks) * sources.per_task
+    table.set_meta("stopped", sources.stopped if len(table.endings()) < whole else None)
 
 
 def _reading(directory: Path) -> EpisodeTable:

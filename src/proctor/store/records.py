@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
-from proctor.stats.intervals import Rate, wilson
 
 Status = Literal["finished", "error"]
 
@@ -21,8 +19,8 @@ class EpisodeRecord:
 
     `success`, `rewards` and `digests` depend on (task, index, seed, policy) alone. `seconds`, `attempts`,
     `timing`, `worker`, `started_at` and `video_path` tell how it was run. An `error` is the infrastructure's,
-    never counted as a failure. A finished episode whose `success` is `None` never heard of success from its
-    simulator.
+    never counted as a failure. A finished episode has a `success` if and only if its task reports success: which
+    tasks do is known before the first episode, never read from outcomes.
     """
 
     task_group: str
@@ -102,47 +100,8 @@ class Attempt:
     worker: int
 
 
-def success_rate(records: Iterable[EpisodeRecord]) -> Rate:
-    """Return the rate over finished episodes; errors, and tasks that tell no success, are outside it."""
-    everything = list(records)
-    silent = silent_tasks(everything)
-    counted = [r for r in everything if r.status == "finished" and r.key[:2] not in silent]
-    return wilson(sum(bool(record.success) for record in counted), len(counted))
+class Running(NamedTuple):
+    """An episode that was started and has not ended, and the most steps that it was seen to make."""
 
-
-def rate_if_errors_failed(records: Iterable[EpisodeRecord]) -> Rate:
-    """Return the rate that would hold if every error had been a failure: the pessimist's bound."""
-    everything = list(records)
-    silent = silent_tasks(everything)
-    counted = [r for r in everything if r.key[:2] not in silent]
-    return wilson(sum(bool(record.success) for record in counted), len(counted))
-
-
-class Told(Protocol):
-    """What must be known of an episode to say whether its task tells success."""
-
-    @property
-    def key(self) -> EpisodeKey:
-        """Which it was."""
-
-    @property
-    def status(self) -> str:
-        """Finished, or error."""
-
-    @property
-    def success(self) -> bool | None:
-        """Whether it succeeded, if that is told."""
-
-
-def silent_tasks(records: Iterable[Told]) -> set[tuple[str, int]]:
-    """Return the tasks that tell no success: they have rewards, and no rate.
-
-    One whose simulator speaks of success only when it happens is not among them once it has happened: its other
-    episodes count as failures, as they must.
-    """
-    told: dict[tuple[str, int], bool] = {}
-    for record in records:
-        if record.status == "finished":
-            key = record.key[:2]
-            told[key] = told.get(key, False) or record.success is not None
-    return {key for key, tells in told.items() if not tells}
+    key: EpisodeKey
+    steps: int

@@ -6,32 +6,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.results import Results
 from proctor.store.atomic import write_json
 from proctor.store.episodes import EpisodeTable
 from proctor.store.eval_info import build_eval_info
 from proctor.store.identity import Identity
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory
+
+
+def read_results(table: EpisodeTable, tasks: Sequence[Task], plan: Sequence[Episode]) -> Results:
+    """Return what the table holds of the part of the plan that counts, in the plan's order."""
+    place = {episode.key: at for at, episode in enumerate(counted(plan, table))}
+    records = sorted((r for r in table.records() if r.key in place), key=lambda record: place[record.key])
+    running = [one for one in table.running() if one.key in place]
+    return Results(tasks, records, running, table.meta("stopped"))
 
 
 def write_result(
     directory: RunDirectory, table: EpisodeTable, tasks: Sequence[Task], plan: Sequence[Episode]
-) -> tuple[list[EpisodeRecord], dict[str, Any]]:
-    """Write the result's file; returns the records of the plan's episodes and what was written."""
-    kept = counted(plan, table)
-    planned = {episode.key for episode in kept}
-    records = [record for record in table.records() if record.key in planned]
+) -> tuple[Results, dict[str, Any]]:
+    """Write the result's file; returns what the plan's episodes came to and what was written."""
+    results = read_results(table, tasks, plan)
     identity: Identity = table.meta("identity")
     wall, startup = table.wall_and_startup()
     info = build_eval_info(
-        tasks,
-        records,
+        results,
         directory=directory.path,
         wall_seconds=wall,
         startup_seconds=startup,
         versions=_versions(identity),
         run={
-            "complete": len(records) == len(kept),
+            "complete": len(results.records) == len(counted(plan, table)),
             "n_planned": len(plan),
             "n_repeated": sum(episode.repeats for episode in plan),
             "stopped": table.meta("stopped"),
@@ -42,7 +47,7 @@ def write_result(
         },
     )
     write_json(directory.result, info)
-    return records, info
+    return results, info
 
 
 def counted(plan: Sequence[Episode], table: EpisodeTable) -> Sequence[Episode]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Progress
+from proctor.results import task_key
 from proctor.stats.intervals import Rate
-from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
 
 MOST_VIDEOS = 16
 
 
 def live_values(progress: Progress) -> dict[str, float]:
-    """Return where a run stands; the rate is that of the finished prefix of the plan."""
+    """Return where a run stands; the rate is the estimate over all that was started, once there is one."""
     seconds = progress.seconds or 1.0
     return {
-        **_rate("live", progress.prefix),
+        **(_rate("live", progress.rate) if progress.rate is not None else {}),
         "live/errors": progress.errors,
         "live/episodes_per_s": progress.episodes_here / seconds,
         "live/steps_per_s": progress.steps / seconds,
@@ -28,24 +27,21 @@ def live_values(progress: Progress) -> dict[str, float]:
 
 def final_values(evaluation: Evaluation) -> dict[str, float]:
     """Return the result: overall, by task and by group."""
-    records, info = evaluation.records, evaluation.info
+    results, info = evaluation.results, evaluation.info
     values: dict[str, Any] = {
-        **_rate("eval", success_rate(records)),
-        "eval/n_errors": sum(record.status == "error" for record in records),
-        "eval/pc_success_if_errors_failed": _percent(rate_if_errors_failed(records).value),
+        **_rate("eval", results.overall),
+        "eval/n_errors": results.result.errors,
+        "eval/pc_success_if_errors_failed": _percent(results.result.if_errors_failed.value),
     }
     if info:
         overall = info["overall"]
         values |= {f"eval/{name}": overall[name] for name in ("avg_sum_reward", "avg_max_reward", "eval_s")}
-    tasks = dict.fromkeys(
-        (episode.task.group, episode.task.task_id, episode.task.name) for episode in evaluation.plan
-    )
-    for group, task_id, name in tasks:
-        values |= _of(f"task/{name}", (r for r in records if r.key[:2] == (group, task_id)))
-    groups = dict.fromkeys(group for group, _, _ in tasks)
-    if len(groups) < len(tasks):
+    for task in results.tasks:
+        values |= _rate(f"task/{task.name}", results.of([task_key(task)]))
+    groups = dict.fromkeys(task.group for task in results.tasks)
+    if len(groups) < len(results.tasks):
         for group in groups:
-            values |= _of(f"group/{group}", (r for r in records if r.task_group == group))
+            values |= _rate(f"group/{group}", results.of_group(group))
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
@@ -54,11 +50,6 @@ def videos_of(evaluation: Evaluation) -> list[Path]:
     filmed = [record for record in evaluation.records if record.video_path is not None]
     filmed.sort(key=lambda record: (bool(record.success), record.task, record.episode_index))
     return [evaluation.directory / str(record.video_path) for record in filmed[:MOST_VIDEOS]]
-
-
-def _of(name: str, records: Iterable[EpisodeRecord]) -> dict[str, float | None]:
-    known = list(records)
-    return _rate(name, success_rate(known)) if known else {}
 
 
 def _rate(name: str, rate: Rate) -> dict[str, Any]:

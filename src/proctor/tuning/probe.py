@@ -179,7 +179,7 @@ class Probe:
             case "done":
                 worker.assigned.popleft()
                 records.append(EpisodeRecord(**message["record"]))
-            case "policy_error" | "policy_gone":
+            case "policy_error" | "policy_gone" | "benchmark_error":
                 raise as_error(message)
             case "closed":
                 raise RunError(f"a simulator could not be measured: {worker.bury()} (log: {worker.child.log})")

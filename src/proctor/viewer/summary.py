@@ -15,9 +15,10 @@ from proctor.engine.plan import make_plan, shard_of
 from proctor.errors import ProctorError
 from proctor.report.live import duration
 from proctor.report.page.view import moment
+from proctor.report.summary import interval, percent
+from proctor.results import Rates
 from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import Ended, EpisodeTable, Session
-from proctor.store.records import silent_tasks
 from proctor.store.run_directory import DATABASE, EVAL_INFO
 from proctor.viewer.safety import leads_out
 
@@ -47,9 +48,7 @@ class Summary:
     ended: int = 0
     errors: int = 0
     rate: Rate = _NOTHING
-    """Over all episodes, or over the finished prefix of the plan as long as some are missing."""
-    first: int = 0
-    """How many episodes of the plan the rate was taken over, errors among them."""
+    """Over all started episodes: an estimate as long as some are running."""
     wall: float = 0.0
     rule: str = ""
     """The rule that ended it early."""
@@ -76,11 +75,11 @@ class Summary:
     def words(self) -> dict[str, str]:
         """What is said of a run that goes on, by name."""
         rate = self.rate
-        partial = "" if self.ended == self.planned else f" in the first {self.first} of the plan"
+        running = f", {rate.running} running" if rate.running else ""
         return {
             "ended": f"{self.ended} of {self.planned}" if self.planned else "starting",
-            "rate": f"{100 * rate.value:.1f} %" if rate.value is not None else "not known yet",
-            "interval": f"{100 * rate.low:.1f}–{100 * rate.high:.1f}{partial}" if rate.episodes else "",
+            "rate": percent(rate) if rate.value is not None else "not known yet",
+            "interval": f"{interval(rate)}{running}" if rate.value is not None else "",
             "counts": f"{rate.successes} of {rate.episodes}",
             "errors": str(self.errors) if self.errors else "none",
             "speed": f"{self.speed:.2f} episodes/s" if self.speed else "–",
@@ -124,15 +123,20 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
         identity, tasks = table.meta("identity"), table.meta("tasks") or []
         per_task, stopped = table.meta("n_episodes") or 0, table.meta("stopped")
-        endings, sessions = table.endings(), sorted(table.sessions())
+        endings, running, sessions = table.endings(), table.running(), sorted(table.sessions())
         wall, _ = table.wall_and_startup()
     settings = read_run_settings(directory)
-    plan = _plan(settings, [Task(**task) for task in tasks], per_task, (identity or {}).get("seed", 0))
+    known = [Task(**task) for task in tasks]
+    plan = _plan(settings, known, per_task, (identity or {}).get("seed", 0))
     keys = {episode.key for episode in plan}
     ended = {ending.key: ending for ending in endings if ending.key in keys}
-    fair = _fair(plan, ended, stopped)
-    silent = silent_tasks(fair)
-    told = [ending for ending in fair if ending.status == "finished" and ending.key[:2] not in silent]
+    counted = {episode.key for episode in (plan[: stopped["episodes"]] if stopped else plan)}
+    rates = Rates(
+        known,
+        [ending for ending in ended.values() if ending.key in counted],
+        [one for one in running if one.key in counted],
+        stopped,
+    )
     env, policy = settings.get("env") or {}, settings.get("policy") or {}
     complete = bool(plan) and len(ended) == len(plan)
     return Summary(
@@ -146,8 +150,7 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
         planned=len(plan),
         ended=len(ended),
         errors=sum(ending.status == "error" for ending in ended.values()),
-        rate=wilson(sum(bool(ending.success) for ending in told), len(told)),
-        first=len(fair),
+        rate=rates.overall,
         wall=max(wall, time.time() - sessions[-1].started_at) if writer and sessions else wall,
         rule=str(stopped["rule"]) if stopped else "",
         writer=writer,
@@ -159,16 +162,6 @@ def _plan(settings: Mapping[str, Any], tasks: Sequence[Task], per_task: int, see
     plan = make_plan(tasks, per_task, seed)
     chosen = settings.get("eval") or {}
     return shard_of(plan, chosen.get("shard_id", 0), chosen.get("num_shards", 1))
-
-
-def _fair(plan: Sequence[Episode], ended: Mapping[Any, Ended], stopped: Mapping[str, Any] | None) -> list[Ended]:
-    """Return what a rate may be taken over: of a run that has gaps, the episodes before the first one."""
-    prefix = []
-    for episode in plan[: stopped["episodes"]] if stopped else plan:
-        if episode.key not in ended:
-            break
-        prefix.append(ended[episode.key])
-    return prefix
 
 
 def _speed(sessions: Sequence[Session], endings: Sequence[Ended]) -> float:

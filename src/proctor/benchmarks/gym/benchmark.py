@@ -13,10 +13,16 @@ from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Simulator, Task
 from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings
-from proctor.errors import UsageError
+from proctor.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from proctor.benchmarks.gym.telling import Told
+    from proctor.benchmarks.gym.telling import Told, Trial
+
+SUCCESS = ("is_success", "success")
+"""Entries of `info` that report success, the first that is there."""
+NO_FLAG = "none"
+TRIAL_STEPS = 100
+"""Steps in which a success flag must show up to be known by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +34,11 @@ class GymSettings(EnvSettings):
         default_factory=dict
     )
     episode_length: Annotated[int, AtLeast(0), "step limit; 0: the environment's own"] = 0
-    success_key: Annotated[str, "entry of info that tells success, a.b inside another [is_success, success]"] = ""
+    success_key: Annotated[
+        str,
+        "entry of info that reports success, a.b inside another; missing means failure; none: there is none "
+        "[is_success or success, if seen in a trial]",
+    ] = ""
     metrics: Annotated[str, "numbers in info to store with each episode; comma list"] = ""
     render_as: Annotated[str, "observation key under which the policy sees frames of render() [not at all]"] = ""
     prompt: Annotated[str, "the task in words [the environment's task_description or task]"] = ""
@@ -58,7 +68,9 @@ class Gym(Benchmark):
     def _told(self) -> Mapping[str, Told]:
         from proctor.benchmarks.gym.telling import ask
 
-        told = {name: ask(opening, self.settings.render_as) for name, opening in self._openings.items()}
+        told = {
+            name: ask(opening, self.settings.render_as, self._flags) for name, opening in self._openings.items()
+        }
         first, *others = told
         for name in others:
             if (told[name].features, told[name].form) != (told[first].features, told[first].form):
@@ -69,7 +81,32 @@ class Gym(Benchmark):
         self.no_frames = next((one.no_frames for one in told.values() if one.no_frames), "")
         self.uses_gl = "mujoco" in sys.modules
         self.draws_on_look = all(one.draws_on_look for one in told.values())
+        if self.settings.success_key:
+            self.notes = [note for name, one in told.items() if (note := self._missing(name, one.success))]
+        else:
+            self.undecided = next((one.success.problem for one in told.values() if one.success.problem), "")
         return told
+
+    @property
+    def _flags(self) -> tuple[str, ...]:
+        """The entries of `info` that report success."""
+        key = self.settings.success_key
+        return () if key == NO_FLAG else (key,) if key else SUCCESS
+
+    def _reports_success(self, told: Told) -> bool:
+        """Whether an episode without a flag is a failure: known before the first one, whatever comes of them."""
+        return told.success.seen if not self.settings.success_key else bool(self._flags)
+
+    def _missing(self, name: str, trial: Trial) -> str:
+        """Return what to tell of a flag that was named and not seen: it may come later, or be a mistake."""
+        key = self.settings.success_key
+        if not self._flags or trial.seen or trial.problem:
+            return ""
+        there = f"which had {', '.join(trial.entries)}" if trial.entries else "which was empty"
+        return (
+            f"--env.success_key={key}: in the first {TRIAL_STEPS} steps of a trial, {name} had no such entry in "
+            f"info, {there}. Episodes without it count as failures.{did_you_mean(key, trial.entries)}"
+        )
 
     @cached_property
     def spec(self) -> BenchmarkSpec:
@@ -84,17 +121,24 @@ class Gym(Benchmark):
         """Open every environment that is named, and ask for its step limit."""
         told, prompt = self._told, self.settings.prompt
         return [
-            Task(name, 0, name, prompt or told[name].prompt, told[name].max_steps)
+            Task(
+                name,
+                0,
+                name,
+                prompt or told[name].prompt,
+                told[name].max_steps,
+                reports_success=self._reports_success(told[name]),
+            )
             for name in comma_list(self.settings.task)
         ]
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import Gymnasium and the environment's package, here and not before."""
-        from proctor.benchmarks.gym.simulator import SUCCESS, GymSimulator, Reading
+        from proctor.benchmarks.gym.simulator import GymSimulator, Reading
 
         s, opening = self.settings, self._openings[task.name]
         reading = Reading(
-            success=(s.success_key,) if s.success_key else SUCCESS,
+            success=self._flags,
             metrics=tuple(comma_list(s.metrics)),
             render_as=s.render_as,
             fresh=s.fresh,

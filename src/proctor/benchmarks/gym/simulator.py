@@ -20,22 +20,19 @@ from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
 from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome
 from proctor.errors import PolicyError, SimulatorError
 
-SUCCESS = ("is_success", "success")
-"""Entries of `info` that tell success, the first that is there."""
-
 
 @dataclass(frozen=True)
 class Reading:
     """What is read from an environment besides its observation.
 
     Attributes:
-        success: names of the entries of `info` that may tell success.
+        success: names of the entries of `info` that report success, the first that is there.
         metrics: names of numeric entries of `info` that are stored with the episode.
         render_as: observation key under which frames of `render()` are given; empty: none.
         fresh: whether every episode gets a new environment.
     """
 
-    success: tuple[str, ...] = SUCCESS
+    success: tuple[str, ...]
     metrics: tuple[str, ...] = ()
     render_as: str = ""
     fresh: bool = False

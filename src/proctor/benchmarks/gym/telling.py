@@ -1,17 +1,18 @@
-"""What an environment tells when it is opened: its spaces, its step limit, its pace, what it is made of."""
+"""What an environment tells when it is opened and tried: its spaces, its limits, its pace, its success flag."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
+from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
 from proctor.benchmarks.gym.opening import Opening, open_env
-from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves
+from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
 from proctor.benchmarks.protocol import Feature
 from proctor.errors import UsageError
 
@@ -35,6 +36,7 @@ class Told:
     """What one task's environment has told.
 
     `no_frames`: why it cannot draw frames, empty if it can. `draws_on_look`: whether it draws nothing unasked.
+    `success`: whether it reports success.
     """
 
     features: dict[str, Feature]
@@ -45,10 +47,29 @@ class Told:
     no_frames: str
     draws_on_look: bool
     modules: tuple[str, ...]
+    success: Trial
 
 
-def ask(opening: Opening, render_as: str = "") -> Told:
-    """Open an environment, ask it, close it.
+@dataclass(frozen=True)
+class Trial:
+    """What `info` held in the first steps of an episode with random actions.
+
+    `seen`: whether a success flag was there. `entries`: the names of all that was there. `problem`: why it could
+    not be tried.
+    """
+
+    seen: bool = False
+    entries: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def ask(opening: Opening, render_as: str = "", flags: Sequence[str] = ()) -> Told:
+    """Open an environment, ask it, try it, close it.
+
+    Args:
+        opening: which environment.
+        render_as: observation key for frames, if they are wanted.
+        flags: entries of `info` that may report success; empty: none does, and nothing is tried.
 
     Raises:
         UsageError: it cannot be opened or used; says why.
@@ -79,6 +100,7 @@ def ask(opening: Opening, render_as: str = "") -> Told:
             no_frames=no_frames,
             draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
             modules=_modules(env),
+            success=_try(env, flags, int(limit)) if flags else Trial(),
         )
     finally:
         env.close()
@@ -90,6 +112,31 @@ def _modules(env: Any) -> tuple[str, ...]:
     while layers[-1] is not env.unwrapped:
         layers.append(layers[-1].env)
     return tuple(sorted({type(layer).__module__ for layer in layers}))
+
+
+def _try(env: Any, flags: Sequence[str], limit: int) -> Trial:
+    """Play the beginning of an episode, to see whether there is a success flag: before any policy has a say in it.
+
+    It need not be true. Most environments have one in every step; one that has it at the end, or only on success,
+    is not known by this, and `--env.success_key` says so.
+    """
+    entries: dict[str, None] = {}
+    try:
+        if env.has_wrapper_attr("set_look"):
+            env.get_wrapper_attr("set_look")(frozenset())
+        env.action_space.seed(0)
+        _, info = env.reset(seed=0)
+        for _ in range(min(limit, TRIAL_STEPS) + 1):
+            entries.update(dict.fromkeys(map(str, info)))
+            if any(look_up(info, flag) is not None for flag in flags):
+                return Trial(True, tuple(entries))
+            _, _, terminated, truncated, info = env.step(env.action_space.sample())
+            if terminated or truncated:
+                entries.update(dict.fromkeys(map(str, info)))
+                return Trial(any(look_up(info, flag) is not None for flag in flags), tuple(entries))
+    except Exception as error:
+        return Trial(False, tuple(entries), f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return Trial(False, tuple(entries))
 
 
 def _frame(env: Any, task: str) -> tuple[Feature | None, str]:

@@ -22,10 +22,11 @@ from proctor.report.live import duration
 from proctor.report.page.comparison import ComparisonView, comparison_views
 from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, letter, reward_panels
 from proctor.report.page.figures import Series, rate_bars, step_figure, tidy
-from proctor.report.page.rates import GroupRows, Result, curve_of, task_table, telling
+from proctor.report.page.rates import GroupRows, curve_of, task_table
 from proctor.report.page.run import Run, read_report_run
 from proctor.report.page.settings import SettingsTable, settings_tables
 from proctor.report.page.view import View, view_of
+from proctor.results import Result
 from proctor.stats.intervals import Rate
 from proctor.store.atomic import write_text
 
@@ -85,8 +86,8 @@ class Page:
 
     @cached_property
     def with_rates(self) -> bool:
-        """Whether any task tells success."""
-        return any(view.result.rate.episodes or not view.result.finished for view in self.views)
+        """Whether any task reports success."""
+        return any(view.run.results.reporting for view in self.views)
 
     @cached_property
     def with_errors(self) -> bool:
@@ -95,8 +96,8 @@ class Page:
 
     @cached_property
     def with_rewards(self) -> bool:
-        """Whether it has one for rewards: where nobody tells success, they are all there is."""
-        return any(len(telling(view.run.fair)) < len(view.run.fair) for view in self.views)
+        """Whether it has one for rewards: where success is not reported, they are all there is."""
+        return any(len(view.run.results.reporting) < len(view.run.tasks) for view in self.views)
 
     @property
     def curve_kinds(self) -> list[str]:
@@ -220,18 +221,14 @@ def _steps(runs: Sequence[Run]) -> Steps | None:
 def _series(runs: Sequence[Run]) -> list[Series]:
     if len(runs) > 1:
         return [
-            Series(f"{letter(place)} {run.name}", f"run-{place}", curve_of(run.fair))
-            for place, run in enumerate(runs)
+            Series(f"{letter(place)} {run.name}", f"run-{place}", curve_of(run)) for place, run in enumerate(runs)
         ]
     (run,) = runs
     groups = list(dict.fromkeys(task.group for task in run.tasks))
-    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", curve_of(run.fair))
+    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", curve_of(run))
     if not 1 < len(groups) <= _MOST_GROUPS:
         return [whole]
-    parts = [
-        Series(group, f"group run-{place + 1}", curve_of([r for r in run.fair if r.task_group == group]))
-        for place, group in enumerate(groups)
-    ]
+    parts = [Series(group, f"group run-{place + 1}", curve_of(run, group)) for place, group in enumerate(groups)]
     return [whole, *parts]
 
 

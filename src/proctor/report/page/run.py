@@ -11,20 +11,21 @@ from typing import Any
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.files import read_run_settings
-from proctor.engine.plan import make_plan, shard_of
+from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
 from proctor.report.page.choice import episodes_for_curves
+from proctor.results import Results
 from proctor.store.episodes import EpisodeTable, Note, Session, is_begun
 from proctor.store.identity import Identity
 from proctor.store.records import Attempt, EpisodeRecord
-from proctor.store.result import counted
+from proctor.store.result import counted, read_results
 from proctor.store.rewards import RewardCurve
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run. `records` are all that ended, in plan order.
+    """What is known of a run. `results` are those of all that ended, in plan order.
 
     Of a run that a rule has `stopped`, the plan ends where it did, and `planned` says how long it was to be.
     """
@@ -36,8 +37,7 @@ class Run:
     tasks: Sequence[Task]
     plan: Sequence[Episode]
     planned: int
-    stopped: Mapping[str, Any] | None
-    records: Sequence[EpisodeRecord]
+    results: Results
     attempts: Sequence[Attempt]
     notes: Sequence[Note]
     sessions: Sequence[Session]
@@ -56,22 +56,24 @@ class Run:
         """Whether every planned episode ended."""
         return len(self.records) == len(self.plan)
 
-    @cached_property
-    def fair(self) -> Sequence[EpisodeRecord]:
-        """The records that rates may be taken over: all, or the finished *prefix* of the plan.
+    @property
+    def records(self) -> Sequence[EpisodeRecord]:
+        """All that ended."""
+        return self.results.records
 
-        Success ends an episode early, so of a run that goes on, or was stopped, the episodes that happen to have
-        ended hold too many successes.
+    @property
+    def stopped(self) -> Mapping[str, Any] | None:
+        """Where and why a rule ended it."""
+        return self.results.stopped
+
+    @cached_property
+    def prefix(self) -> Sequence[EpisodeRecord]:
+        """The records that a curve may be drawn of: all, or the finished prefix of the plan.
+
+        Success ends an episode early, so of a run that is not complete the episodes that happen to have ended hold
+        too many successes.
         """
-        if self.complete:
-            return self.records
-        ended = {record.key: record for record in self.records}
-        prefix = []
-        for episode in self.plan:
-            if episode.key not in ended:
-                break
-            prefix.append(ended[episode.key])
-        return prefix
+        return finished_prefix(self.plan, {record.key: record for record in self.records})
 
     @property
     def policy(self) -> str:
@@ -116,8 +118,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
         if shard is not None:
             plan = shard_of(plan, *shard)
         planned, plan = len(plan), list(counted(plan, table))
-        ended = {record.key: record for record in table.records()}
-        records = [ended[episode.key] for episode in plan if episode.key in ended]
+        results = read_results(table, tasks, plan)
         wall, startup = table.wall_and_startup()
         directory = RunDirectory(path, shard)
         return Run(
@@ -128,15 +129,14 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
             tasks=tasks,
             plan=plan,
             planned=planned,
-            stopped=table.meta("stopped"),
-            records=records,
+            results=results,
             attempts=table.attempts(),
             notes=table.notes(),
             sessions=sorted(table.sessions()),
             wall=wall,
             startup=startup,
             reproducible=bool(table.meta("reproducible")),
-            curves=table.reward_curves(record.key for record in episodes_for_curves(records)),
+            curves=table.reward_curves(record.key for record in episodes_for_curves(results.records)),
         )
 
 

@@ -19,9 +19,10 @@ from proctor.report.page.clock import Clock, clock_of
 from proctor.report.page.command import command_of
 from proctor.report.page.episodes import Failures, failures, video_link
 from proctor.report.page.figures import headline_bar, tidy
-from proctor.report.page.rates import Result, average_over_tasks, result_of, telling
+from proctor.report.page.rates import average_over_tasks
 from proctor.report.page.run import Run
 from proctor.report.summary import describe_stop
+from proctor.results import Result, describe_running
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE
 
@@ -83,7 +84,7 @@ class View:
 
 def view_of(run: Run, place: int, output: Path) -> View:
     """Return what the report at `output` says of a run."""
-    result = result_of(run.fair)
+    result = run.results.result
     clock = clock_of(run, f"timeline-{place}")
     notes = [(moment(note.told_at), note.message) for note in run.notes]
     return View(
@@ -128,7 +129,7 @@ def _facts(run: Run, result: Result) -> list[Fact]:
             )
     else:
         facts.append(Fact("Errors", "none"))
-    average = average_over_tasks(run.fair)
+    average = average_over_tasks(run)
     if average is not None:
         facts.append(
             Fact(
@@ -151,27 +152,21 @@ def _warnings(run: Run, result: Result) -> list[str]:
     if run.stopped is not None:
         found.append(describe_stop(run.stopped, run.planned))
     if not run.complete:
-        found.append(
-            f"{len(run.records)} of {len(run.plan)} planned episodes have ended. "
-            + (
-                f"Rates are over the first {len(run.fair)} of the plan: among the others that have ended, quick "
-                "successes are too many."
-                if len(run.fair) < len(run.records)
-                else "Rates are over these."
-            )
+        rates = describe_running(result.rate) or "Rates are over these."
+        curve = (
+            f" The curve of steps is over the first {len(run.prefix)} of the plan." if result.rate.running else ""
         )
+        found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
     if not run.reproducible:
         found.append("Not reproducible: the same command may give other episodes.")
-    silent = {record.task for record in run.fair if record.status == "finished"}
-    silent -= {record.task for record in telling(run.fair) if record.status == "finished"}
-    if silent:
-        names = sorted(silent)
+    names = sorted(task.name for task in run.tasks if not task.reports_success)
+    if names:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        whose = "The benchmark" if not result.rate.episodes else f"{shown}: the benchmark"
-        found.append(f"{whose} tells no success, so there is a mean sum of rewards and no rate.")
+        whose = "The benchmark" if not run.results.reporting else f"{shown}: the benchmark"
+        found.append(f"{whose} reports no success, so there is a mean sum of rewards and no rate.")
     retried = sum(record.attempts > 1 for record in run.records if record.status == "finished")
     if retried:
         words = "was" if retried == 1 else "were"
