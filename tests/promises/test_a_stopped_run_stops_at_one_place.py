@@ -1,7 +1,7 @@
 """A command with a rule stops at one place: a function of its episodes' outcomes, not of when they were finished.
 
-Every run here is a real command on a simulator that fails in one session and works in the next. What it must come to
-is what the same command comes to on a simulator that never fails.
+Every run here is a real command on a simulator that fails in one session and works in the next. It must come to
+what the same command comes to on a simulator that never fails.
 """
 
 from __future__ import annotations

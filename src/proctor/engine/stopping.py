@@ -149,7 +149,7 @@ class StopRules:
         self.add(record for record in records if record.key not in again)
 
     def add(self, records: Iterable[EpisodeRecord]) -> None:
-        """Take what has ended; sets `stop` once a rule says so. A record that replaces another is not passed over."""
+        """Take what has ended; sets `stop` once a rule says so. If a record replaces another, all is read anew."""
         new = {record.key: record for record in records if record.key in self._place}
         read = [key for key in new if self._place[key] < self._length]
         if any(_outcome(new[key]) != _outcome(self._ended[key]) for key in read):

@@ -21,20 +21,18 @@ Counts = tuple[int, int]
 
 
 def stratified(tasks: Sequence[Counts], confidence: float = CONFIDENCE) -> Estimate | None:
-    """Return the average of the tasks' rates with an interval for new episodes of these tasks; `None` without tasks.
+    """Return the average of the tasks' rates, with an interval for new episodes of them; `None` without tasks.
 
-    Wilson's interval with a continuity correction, for the number of episodes that the average is worth: as many of
-    one and the same rate as would have its variance. Tasks that differ make it worth more than they have, because
-    which task an episode belongs to is no matter of luck.
+    Wilson's interval with a continuity correction, for the number of episodes that the average is worth: as many
+    of one and the same rate as would have its variance. Tasks that differ make it worth more than they have,
+    because which task an episode belongs to is no matter of luck.
     """
     counts = _checked(tasks)
     if not counts:
         return None
     value = fmean(successes / episodes for successes, episodes in counts)
     fewest = min(episodes for _, episodes in counts)
-    low, high = score_interval(
-        value, _worth(counts, value, confidence), confidence, 0.5 / (len(counts) * fewest)
-    )
+    low, high = score_interval(value, _worth(counts, value, confidence), confidence, 0.5 / (len(counts) * fewest))
     return Estimate(value, min(value, low), max(value, high))
 
 
@@ -79,13 +77,13 @@ def _checked(tasks: Sequence[Counts]) -> list[Counts]:
 def _worth(counts: Sequence[Counts], value: float, confidence: float) -> float:
     """Return how many episodes of one rate would have the variance of the tasks' average.
 
-    A task's own episodes tell its variance only if there are many: one says nothing, and a few that agree look as if
-    the task could not come out otherwise. So each variance is smoothed twice. z² episodes in all, half of them
+    A task's own episodes tell its variance only if there are many: one says nothing, and a few that agree look as
+    if the task could not come out otherwise. So each variance is smoothed twice. z² episodes in all, half of them
     successes, are spread over the tasks. And the variance of the pooled rate, which is never too small as long as
     tasks have equally many episodes, counts like two more degrees of freedom in each task.
 
-    If a task has fewer episodes than others, the pooled rate says little about it, and its own episodes no more; so
-    the pooled variance is taken as if all had as few, and what others have beyond three times as many is not used.
+    Of a task with fewer episodes than others the pooled rate says little, and its own episodes no more. So the
+    pooled variance is taken as if all had as few, and what others have beyond three times as many is not used.
     The constants are those with which the interval covers (docs/statistics.md).
     """
     fewest = min(episodes for _, episodes in counts)

@@ -64,8 +64,8 @@ def paired_episodes(
     """Return the pairs with which exact McNemar tells a difference; `None` if there is none. Needs scipy.
 
     Found by bisection on the exact power, to a thousandth. Where so many pairs are needed that more than
-    `EXACT_UP_TO` of them disagree, that would take minutes; Connor's formula (Biometrics 43, 1987) with a continuity
-    correction then gives a power within 0.001 of the one that was asked for.
+    `EXACT_UP_TO` of them disagree, that would take minutes; Connor's formula (Biometrics 43, 1987) with a
+    continuity correction then gives a power within 0.001 of the one that was asked for.
     """
     if not difference:
         return None

@@ -44,8 +44,8 @@ def barnard(first: tuple[int, int], second: tuple[int, int]) -> float:
 
     It fixes only what the evaluation fixed, the numbers of episodes, and so is more powerful than Fisher's. The
     chance of a result as extreme as this one is taken at the common rate that makes it largest. scipy's own
-    sums over all tables, seconds for 500 episodes; the extreme ones of a row are two tails, so sums suffice. Counts
-    whose chance is below 1e-20 are left out: time and memory for a rate go with the root of the episodes.
+    sums over all tables, seconds for 500 episodes; the extreme ones of a row are two tails, so sums suffice.
+    Counts whose chance is below 1e-20 are left out: the work for a rate goes with the root of the episodes.
     """
     (k1, n1), (k2, n2) = first, second
     if not n1 or not n2:
