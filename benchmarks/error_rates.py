@@ -3,7 +3,7 @@
     python benchmarks/error_rates.py [--runs=10000] [--seed=0]
 
 Prints, as Markdown: how often intervals cover the truth, how often tests call equal policies different and find
-real differences, and the same for rules that stop a run while it goes on. About a minute on one core.
+real differences, and the same for rules that stop a run while it goes on. A few minutes on one core.
 """
 
 from __future__ import annotations
