@@ -17,6 +17,7 @@ import numpy as np
 from incomplete_runs import HEADINGS, INCOMPLETE, incomplete_rows
 from numpy.typing import NDArray
 from simulated import Flags, Played, Tallies, outcomes, play, says_better, tally
+from stop_chances import stopped
 
 from proctor.stats.intervals import ALPHA, Estimate, Rate, clopper_pearson, wilson
 from proctor.stats.macro import clustered, stratified
@@ -50,10 +51,18 @@ def rate_rows(rng: np.random.Generator, runs: int) -> list[Row]:
     ]
 
 
+SPREADS = {"Beta(4, 1)": (4, 1), "Beta(0.5, 0.5)": (0.5, 0.5)}
+
+
 def macro_rows(rng: np.random.Generator, runs: int) -> list[Row]:
     """`stratified` against these tasks' average, `clustered` against that of the tasks they were drawn from."""
     rows: list[Row] = []
-    for tasks, n, (a, b) in ((10, 10, (4, 1)), (10, 50, (4, 1)), (50, 10, (4, 1)), (10, 20, (0.5, 0.5))):
+    for tasks, n, spread in (
+        *((10, n, "Beta(4, 1)") for n in (1, 2, 5, 10, 50)),
+        *((50, n, "Beta(4, 1)") for n in (1, 2, 5, 10)),
+        *((10, n, "Beta(0.5, 0.5)") for n in (1, 2, 5, 20)),
+    ):
+        a, b = SPREADS[spread]
         hits = np.zeros(4)
         for _ in range(runs):
             rates = rng.beta(a, b, tasks)
@@ -69,8 +78,44 @@ def macro_rows(rng: np.random.Generator, runs: int) -> list[Row]:
             ):
                 assert interval is not None
                 hits[place] += interval.low <= truth <= interval.high
-        rows.append((tasks, n, f"Beta({a}, {b})", *(float(h) for h in hits / runs)))
+        rows.append((tasks, n, spread, *(float(h) for h in hits / runs)))
     return rows
+
+
+def task_rates(tasks: int) -> dict[str, NDArray[np.float64]]:
+    """Return tasks whose rates are known: alike, different, and such that few episodes say little about them."""
+    return {
+        "all 0.5": np.full(tasks, 0.5),
+        "all 0.95": np.full(tasks, 0.95),
+        "all 0.01": np.full(tasks, 0.01),
+        "from 0 to 1": np.linspace(0, 1, tasks),
+        "half 0.1, half 0.9": np.where(np.arange(tasks) % 2, 0.1, 0.9),
+        "one 0.5, the others 1": np.where(np.arange(tasks), 1.0, 0.5),
+    }
+
+
+def stratified_rows(rng: np.random.Generator, runs: int) -> list[Row]:
+    """How often `stratified` holds the average of tasks that have so many episodes each, or unequal numbers."""
+    rows: list[Row] = []
+    for tasks in (5, 10, 50):
+        for name, rates in task_rates(tasks).items():
+            held: list[float] = []
+            for n in (1, 2, 3, 5, 10, 20):
+                held.append(covers_average(rng, rates, np.full(tasks, n), runs))
+            unequal = np.where(np.arange(tasks), 15, 5)
+            rows.append((tasks, name, *held, covers_average(rng, rates, unequal, runs)))
+    return rows
+
+
+def covers_average(
+    rng: np.random.Generator, rates: NDArray[np.float64], episodes: NDArray[np.int64], runs: int
+) -> float:
+    truth, hits = float(rates.mean()), 0
+    for row in rng.binomial(episodes, rates, (runs, len(rates))).tolist():
+        interval = stratified(list(zip(row, episodes.tolist(), strict=True)))
+        assert interval is not None
+        hits += interval.low - 1e-12 <= truth <= interval.high + 1e-12
+    return hits / runs
 
 
 def difference_rows(rng: np.random.Generator, runs: int) -> list[Row]:
@@ -237,47 +282,33 @@ def begun(played: Played, spent: NDArray[np.int64], workers: int) -> NDArray[np.
     return np.asarray((played.prefix >= spent[:, None]).argmax(axis=1) + workers)
 
 
-BOUND = 0.05
-
-
-def precision_rows(rng: np.random.Generator, runs: int) -> list[Row]:
-    """Stop when half the interval is at most `BOUND`: is the truth in the interval that is then reported?"""
-    rows: list[Row] = []
-    for p in (0.5, 0.8, 0.885, 0.95, 0.99):
-        cells: list[float | str] = []
-        for make in (wilson_only, at_the_stop, anytime):
-            limits = stops(make)
-            total = np.cumsum(rng.random((runs, len(limits))) < p, axis=1)
-            n = np.arange(1, len(limits) + 1)
-            last = (np.minimum(total, n - total) <= limits).argmax(axis=1)
-            states, times = np.unique(
-                np.stack([total[np.arange(runs), last], last + 1]), axis=1, return_counts=True
-            )
-            held = [
-                (rate := make(k, episodes, 1 - ALPHA, BOUND)).low <= p <= rate.high
-                for k, episodes in states.T.tolist()
-            ]
-            cells += [float(np.dot(held, times) / runs), f"{np.mean(last + 1):.0f}"]
-        rows.append((p, *cells))
-    return rows
-
-
 def wilson_only(successes: int, episodes: int, confidence: float, bound: float) -> Rate:
     return wilson(successes, episodes, confidence)
 
 
-@cache
-def stops(make: Interval) -> NDArray[np.int64]:
-    """Return, for every number of episodes, up to how many successes (or failures) a run stops there."""
-    limits: list[int] = []
-    most = -1
-    while not limits or 2 * most < len(limits):
-        n = len(limits) + 1
-        # The rarer outcome's count decides; the more episodes, the more of it are allowed.
-        while 2 * (most + 1) <= n and (rate := make(most + 1, n, 1 - ALPHA, BOUND)).high - rate.low <= 2 * BOUND:
-            most += 1
-        limits.append(most)
-    return np.array(limits)
+INTERVALS: Sequence[Interval] = (wilson_only, at_the_stop, anytime)
+BOUND = 0.05
+
+
+def precision_rows() -> list[Row]:
+    """Stop when half the interval is at most `BOUND`: is the truth in the interval that is then reported?"""
+    rates = np.array([0.5, 0.8, 0.885, 0.95, 0.99])
+    found = [stopped(make, BOUND, rates) for make in INTERVALS]
+    return [
+        (float(p), *(cell for one in found for cell in (float(one.coverage[at]), f"{one.episodes[at]:.0f}")))
+        for at, p in enumerate(rates)
+    ]
+
+
+def bound_rows() -> list[Row]:
+    """The least coverage at any rate, by the bound, and the mean number of episodes at a rate of 0.8."""
+    rates = np.r_[0.8, np.linspace(0.5, 0.999, 500)]
+    rows: list[Row] = []
+    for bound in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.45):
+        found = [stopped(make, bound, rates) for make in INTERVALS]
+        cells = [cell for one in found for cell in (float(one.coverage.min()), f"{one.episodes[0]:.0f}")]
+        rows.append((f"±{bound:g}", *cells))
+    return rows
 
 
 def main() -> None:
@@ -302,7 +333,12 @@ def main() -> None:
             "clustered",
             "Wilson, other tasks",
         ],
-        macro_rows(rng, runs // 20),
+        macro_rows(rng, runs // 10),
+    )
+    table(
+        "The stratified interval, 95 %: coverage by episodes of each task",
+        ["tasks", "rates", *(f"{n} each" for n in (1, 2, 3, 5, 10, 20)), "5 of one, 15 of each other"],
+        stratified_rows(rng, runs // 5),
     )
     table(
         "Intervals for a difference, 95 %: coverage",
@@ -340,7 +376,12 @@ def main() -> None:
     table(
         "Stopped when known to ±0.05, 95 %: coverage and mean episodes",
         ["rate", "Wilson", "episodes", "at_the_stop", "episodes", "anytime", "episodes"],
-        precision_rows(rng, runs),
+        precision_rows(),
+    )
+    table(
+        "Stopped at wider bounds, 95 %: least coverage at any rate, and mean episodes at 0.8",
+        ["bound", "Wilson", "episodes", "at_the_stop", "episodes", "anytime", "episodes"],
+        bound_rows(),
     )
     table(INCOMPLETE, HEADINGS, incomplete_rows(runs // 10, args.seed))
 

@@ -15,7 +15,7 @@ from harness import TESTS, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.stopping import Prefixed, rules_for
+from proctor.engine.stopping import StopRules, rules_for
 from proctor.errors import UsageError
 from proctor.store.records import EpisodeRecord
 
@@ -163,10 +163,54 @@ def test_rules_see_the_plans_order_whatever_the_order_of_the_endings(order: list
     task = Task("g", 0, "t", "p", 10)
     plan = [Episode(task, index, index) for index in range(12)]
     rule = Collects()
-    prefixed = Prefixed(plan, [rule])
+    rules = StopRules(plan, lambda: [rule])
     for start in range(0, 12, at_once):
-        prefixed.add(EpisodeRecord.failed(plan[place], 1, "e") for place in order[start : start + at_once])
+        rules.add(EpisodeRecord.failed(plan[place], 1, "e") for place in order[start : start + at_once])
     assert rule.seen == list(range(12))
+
+
+class AtThreeSuccesses:
+    text = "three successes"
+
+    def __init__(self) -> None:
+        self.successes = 0
+
+    def add(self, episode: Episode, success: bool | None) -> dict[str, Any] | None:
+        self.successes += bool(success)
+        return {"decision": "precise"} if self.successes == 3 else None
+
+
+@given(st.lists(st.sampled_from([True, False, None]), min_size=10, max_size=10), st.data())
+def test_where_it_stops_depends_on_the_records_and_not_on_their_history(
+    ended: list[bool | None], data: st.DataObject
+) -> None:
+    plan = [Episode(Task("g", 0, "t", "p", 10), index, index) for index in range(10)]
+    errors = [EpisodeRecord.failed(episode, 1, "e") for episode in plan]
+    final = [
+        error if success is None else replace(error, status="finished", success=success, error=None)
+        for error, success in zip(errors, ended, strict=True)
+    ]
+    at_once = StopRules(plan, lambda: [AtThreeSuccesses()])
+    at_once.add(final)
+    successes = [place for place, success in enumerate(ended) if success]
+    assert (at_once.stop.episodes if at_once.stop else None) == (successes[2] + 1 if len(successes) > 2 else None)
+
+    before = data.draw(st.sets(st.integers(0, 9)), label="ended as errors before")
+    # A session that will not try them again may have passed them; a record that replaces one is read all the same.
+    replaced = StopRules(plan, lambda: [AtThreeSuccesses()])
+    replaced.add(errors[place] for place in before)
+    for place in data.draw(st.permutations(range(10)), label="order"):
+        replaced.add([final[place]])
+    assert replaced.stop == at_once.stop == replaced.decide(final)
+
+    # One that will waits for them, whatever else has ended.
+    waiting = StopRules(plan, lambda: [AtThreeSuccesses()])
+    stored = [errors[place] if place in before else final[place] for place in range(10)]
+    waiting.begin(stored, [plan[place] for place in before])
+    first = min(before, default=10)
+    assert waiting.stop is None or waiting.stop.episodes <= first
+    waiting.add(final[place] for place in before)
+    assert waiting.stop == at_once.stop
 
 
 def test_a_comparison_counts_what_the_rule_counted_and_says_so(tmp_path: Path, whole: Evaluation) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.stats.intervals import wilson
+from proctor.stats.intervals import corrected_wilson, wilson
 from proctor.stats.macro import clustered, clustered_difference, stratified
 from proctor.stats.student import cdf, quantile
 
@@ -57,6 +57,29 @@ def test_tasks_that_never_failed_are_not_taken_for_certain() -> None:
     assert always.high == 1
     assert always.low == pytest.approx(wilson(1000, 1000).low, abs=0.002)
     assert clustered([(20, 20)] * 50) == always
+
+
+def test_one_episode_of_each_task_says_no_more_than_as_many_of_one_rate() -> None:
+    # One episode tells nothing of its task's variance, which is largest if all tasks are alike.
+    once = stratified([(1, 1)] * 35 + [(0, 1)] * 15)
+    pooled = corrected_wilson(35, 50)
+    assert once is not None
+    assert (once.low, once.high) == pytest.approx((pooled.low, pooled.high))
+    # Twenty of each show that the tasks differ, and not their episodes.
+    often = stratified([(20, 20)] * 35 + [(0, 20)] * 15)
+    assert often is not None
+    assert often.half_width < 0.5 * corrected_wilson(700, 1000).high - 0.5 * corrected_wilson(700, 1000).low
+
+
+def test_an_average_is_as_unsure_as_the_task_that_was_tried_least() -> None:
+    few = stratified([(1, 2)] + [(40, 40)] * 9)
+    same = stratified([(20, 40)] + [(40, 40)] * 9)
+    assert few is not None
+    assert same is not None
+    assert few.half_width > 2 * same.half_width
+    # With every episode of the nine a success, two of the tenth may still be anything.
+    assert few.low < 0.91
+    assert few.high > 0.99
 
 
 def test_tasks_that_differ_say_less_about_other_tasks_than_about_themselves() -> None:

@@ -7,6 +7,7 @@ from math import comb
 
 import pytest
 
+from proctor.stats import planning
 from proctor.stats.paired import Pairs, mcnemar
 from proctor.stats.planning import paired_episodes, paired_power, unpaired_episodes
 
@@ -44,6 +45,40 @@ def test_small_differences_and_strict_tests_and_much_disagreement_take_more() ->
     assert (paired_episodes(0.1, 0.3, alpha=0.001) or 0) > needed[1]
     assert (paired_episodes(0.1, 0.5) or 0) > needed[1]
     assert (paired_episodes(0.1, 0.3, power=0.95) or 0) > needed[1]
+
+
+@pytest.mark.parametrize("difference", [0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-7])
+@pytest.mark.parametrize("share", [1.0, 3.0, 1000.0])
+@pytest.mark.parametrize("alpha", [0.05, 1e-4])
+def test_a_plan_for_a_tiny_difference_takes_no_more_work_than_one_for_a_large(
+    difference: float, share: float, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+    power = planning.paired_power
+
+    def counting(episodes: int, difference: float, disagreement: float, alpha: float) -> float:
+        tried.append(episodes * disagreement)
+        return power(episodes, difference, disagreement, alpha)
+
+    monkeypatch.setattr(planning, "paired_power", counting)
+    disagreement = min(1.0, share * difference)
+    needed = paired_episodes(difference, disagreement, alpha)
+    assert needed is not None
+    assert needed > 5 / difference
+    assert len(tried) <= 20
+    # The work of each goes with the root of the pairs that disagree.
+    assert max(tried, default=0) <= 4 * planning.EXACT_UP_TO
+
+
+@pytest.mark.parametrize(("difference", "disagreement"), [(0.004, 0.21), (0.001, 0.06), (0.01, 0.9)])
+@pytest.mark.parametrize("alpha", [0.05, 1e-3])
+def test_where_the_formula_takes_over_the_power_is_still_the_one_asked_for(
+    difference: float, disagreement: float, alpha: float
+) -> None:
+    needed = paired_episodes(difference, disagreement, alpha)
+    assert needed is not None
+    assert needed * disagreement > planning.EXACT_UP_TO
+    assert paired_power(needed, difference, disagreement, alpha) == pytest.approx(0.8, abs=0.001)
 
 
 def test_unpaired_numbers_are_the_textbooks() -> None:

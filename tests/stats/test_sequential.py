@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stop_chances import stopped
 
 from proctor.stats.intervals import Rate, clopper_pearson
 from proctor.stats.sequential import (
@@ -121,6 +122,13 @@ def test_precision_is_reached_where_half_the_interval_is_narrow_enough() -> None
             assert (rule.rate.high - rule.rate.low) / 2 > 0.1
         assert (rule.rate.high - rule.rate.low) / 2 <= 0.1
         assert rule.rate == interval(rule.rate.successes, rule.rate.episodes, 0.95, 0.1)
+
+
+@pytest.mark.parametrize("bound", [0.04, 0.07, 0.1, 0.11, 0.15, 0.2, 0.232, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49])
+@pytest.mark.parametrize("tasks", [1, 2, 10])
+def test_the_interval_at_the_stop_holds_every_rate_as_often_as_it_says(bound: float, tasks: int) -> None:
+    rates = np.r_[np.geomspace(1e-4, 0.02, 25), np.linspace(0.02, 0.5, 60)]
+    assert stopped(at_the_stop, bound, rates, tasks).coverage.min() >= 0.95
 
 
 def test_errors_are_in_the_plan_but_not_in_the_rate() -> None:

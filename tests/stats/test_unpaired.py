@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from proctor.stats.unpaired import barnard, compare_rates, newcombe
 
@@ -95,3 +101,37 @@ def test_without_episodes_nothing_is_known() -> None:
     compared = compare_rates((0, 0), (3, 5))
     assert compared.p_value == 1
     assert tuple(compared.difference) == (0, -1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((14_000, 20_000), (14_200, 20_000)), ((100, 20_000), (140, 20_000))]
+)
+def test_barnard_on_many_episodes_takes_little_memory_and_agrees_with_the_normal_test(
+    first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    barnard((1, 2), (2, 2))  # what scipy takes for itself, once
+    tracemalloc.start()
+    try:
+        value = barnard(first, second)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6
+    (k1, n1), (k2, n2) = first, second
+    pooled = (k1 + k2) / (n1 + n2)
+    z = (k2 / n2 - k1 / n1) / sqrt(pooled * (1 - pooled) * (1 / n1 + 1 / n2))
+    assert value == pytest.approx(2 * NormalDist().cdf(-z), rel=0.15)
+
+
+def test_barnard_sums_over_every_table_that_is_as_extreme() -> None:
+    # By its definition, at every rate of a fine grid.
+    for (k1, n1), (k2, n2) in [((3, 7), (9, 11)), ((0, 13), (4, 6)), ((12, 12), (8, 15))]:
+        rows, columns = np.meshgrid(np.arange(n1 + 1), np.arange(n2 + 1), indexing="ij")
+        pooled = (rows + columns) / (n1 + n2)
+        spread = np.sqrt(pooled * (1 - pooled) * (1 / n1 + 1 / n2))
+        score = np.abs(np.divide(columns / n2 - rows / n1, spread, out=np.zeros_like(spread), where=spread > 0))
+        extreme = score >= score[k1, k2] * (1 - 1e-9)
+        rates = np.linspace(0, 1, 4001)
+        ours, theirs = (binom.pmf(np.arange(n + 1)[:, None], n, rates) for n in (n1, n2))
+        worst = float(np.einsum("ip,jp,ij->p", ours, theirs, extreme).max())
+        assert barnard((k1, n1), (k2, n2)) == pytest.approx(worst, rel=1e-4)

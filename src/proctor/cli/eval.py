@@ -86,8 +86,12 @@ def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
         if not evaluation.info:
             errors.print("stopped before the first episode; nothing was stored")
             return status
-        left = len(evaluation.plan) - len(evaluation.records)
-        errors.print(Text(f"stopped with {left} episodes to go. To go on: {resume}"), soft_wrap=True)
+        # Errors are among them: going on tries them again.
+        left = len(evaluation.plan) - sum(record.status == "finished" for record in evaluation.records)
+        errors.print(
+            Text(f"stopped with {left} {'episode' if left == 1 else 'episodes'} to go. To go on: {resume}"),
+            soft_wrap=True,
+        )
         return status
     if evaluation.info["run"]["stopped"] is not None:
         off = "--eval.stop_when=none --eval.until_better_than=none"

@@ -134,12 +134,12 @@ class Evaluator:
                 self._notes.keep_in(table)
                 self._announce(table, settled, staff)
                 if self._rules is not None:
-                    self._rules.add(table.records())
+                    self._rules.begin(table.records(), pending)
             except BaseException:
                 self._site.abandon()
                 raise
             ending = self._execute(table, interrupts)
-            stop = self._rules.stop if self._rules is not None else None
+            stop = self._rules.decide(table.records()) if self._rules is not None else None
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
             return self._conclude(table, session, ending, interrupts)
 

@@ -3,11 +3,15 @@
 They are fed the finished prefix of the plan, in the plan's order, never the episodes that happen to have finished:
 of those too many are quick successes. So a run stops at the same episode for any number of workers, every task has
 had equally many, and what had ended beyond that place is kept but not counted.
+
+Where a run stops is a function of its plan's stored records and of nothing else. An error is no outcome and may be
+tried again: a session that does so waits for it at its place of the plan, and decides with what came of it. So it
+makes no difference when, or in how many sessions, an episode was finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -75,14 +79,9 @@ class Precise:
 class Better:
     """`--eval.until_better_than=RUN`."""
 
-    def __init__(self, directory: Path, plan: Sequence[Episode], tasks: int) -> None:
-        self.text = f"better than {directory}"
-        self._theirs = _outcomes(directory, plan)
-        if not any(outcome is not None for outcome in self._theirs.values()):
-            raise UsageError(
-                f"--eval.until_better_than={directory} shares no finished episode with this plan: "
-                "use its tasks and its --seed."
-            )
+    def __init__(self, name: str, theirs: Mapping[EpisodeKey, bool | None], tasks: int) -> None:
+        self.text = f"better than {name}"
+        self._theirs = theirs
         self._chances = sum(outcome is False for outcome in self._theirs.values())
         self._rule = BetterRule(tasks)
 
@@ -110,26 +109,53 @@ def _outcomes(directory: Path, plan: Sequence[Episode]) -> dict[EpisodeKey, bool
         raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
     with EpisodeTable(run.path / DATABASE, read_only=True) as table:
         records = {record.key: record for record in table.records()}
-    return {
+    shared = {
         episode.key: record.success
         for episode in plan
         if (record := records.get(episode.key)) is not None
         and (record.task, record.seed) == (episode.task.name, episode.seed)
     }
+    if not any(outcome is not None for outcome in shared.values()):
+        raise UsageError(
+            f"--eval.until_better_than={directory} shares no finished episode with this plan: "
+            "use its tasks and its --seed."
+        )
+    return shared
 
 
-class Prefixed:
-    """Feeds rules the finished prefix of a plan, whatever the order in which episodes end."""
+class StopRules:
+    """Feeds rules the finished prefix of a plan, whatever the order in which episodes end.
 
-    def __init__(self, plan: Sequence[Episode], rules: Sequence[Rule]) -> None:
-        self._plan, self._rules = plan, rules
+    Args:
+        plan: the whole plan.
+        make: makes the rules, which know nothing yet.
+    """
+
+    def __init__(self, plan: Sequence[Episode], make: Callable[[], Sequence[Rule]]) -> None:
+        self._plan, self._make = plan, make
+        self._place = {episode.key: place for place, episode in enumerate(plan)}
         self._ended: dict[EpisodeKey, EpisodeRecord] = {}
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._rules = self._make()
         self._length = 0
         self.stop: Stop | None = None
 
+    def begin(self, records: Iterable[EpisodeRecord], pending: Iterable[Episode]) -> None:
+        """Take what earlier sessions stored. An error that this one will try again has not ended yet."""
+        again = {episode.key for episode in pending}
+        self.add(record for record in records if record.key not in again)
+
     def add(self, records: Iterable[EpisodeRecord]) -> None:
-        """Take what has ended; sets `stop` once a rule says so, for good."""
-        self._ended.update((record.key, record) for record in records)
+        """Take what has ended; sets `stop` once a rule says so. If a record replaces another, all is read anew."""
+        new = {record.key: record for record in records if record.key in self._place}
+        read = [key for key in new if self._place[key] < self._length]
+        if any(_outcome(new[key]) != _outcome(self._ended[key]) for key in read):
+            self._start_over()
+        self._ended.update(new)
+        if self.stop is not None:
+            return
         for episode, success in self._news():
             for rule in self._rules:
                 found = rule.add(episode, success)
@@ -138,18 +164,28 @@ class Prefixed:
             if self.stop is not None:
                 return
 
+    def decide(self, records: Iterable[EpisodeRecord]) -> Stop | None:
+        """Return where a run with these records stops."""
+        fresh = StopRules(self._plan, self._make)
+        fresh.add(records)
+        return fresh.stop
+
     def _news(self) -> Iterator[tuple[Episode, bool | None]]:
         while self._length < len(self._plan) and self._plan[self._length].key in self._ended:
             episode = self._plan[self._length]
             self._length += 1
             # `None` of an error, and of a task that does not report success: neither says anything.
-            yield episode, self._ended[episode.key].success
+            yield episode, _outcome(self._ended[episode.key])
+
+
+def _outcome(record: EpisodeRecord) -> bool | None:
+    return record.success if record.status == "finished" else None
 
 
 class RuledLedger:
     """A ledger that ends the run when a rule is satisfied by what was stored."""
 
-    def __init__(self, ledger: Ledger, rules: Prefixed, interrupts: Interrupts) -> None:
+    def __init__(self, ledger: Ledger, rules: StopRules, interrupts: Interrupts) -> None:
         self._ledger, self._rules, self._interrupts = ledger, rules, interrupts
 
     def records(self) -> list[EpisodeRecord]:
@@ -175,18 +211,27 @@ class RuledLedger:
                 self._interrupts.enough()
 
 
-def rules_for(settings: Settings, plan: Sequence[Episode]) -> Prefixed | None:
+def rules_for(settings: Settings, plan: Sequence[Episode]) -> StopRules | None:
     """Return the rules of a run, if it has any. Raises `UsageError` if its rival cannot be compared with it."""
     bound, other = wanted_precision(settings), rival(settings)
+    if bound is None and other is None:
+        return None
     tasks = len({(episode.task.group, episode.task.task_id) for episode in plan})
-    rules: list[Rule] = []
-    if bound is not None:
-        rules.append(Precise(bound, tasks, alone=other is None))
-    if other is not None:
-        rules.append(Better(Path(other), plan, tasks))
-    if rules and not any(episode.task.reports_success for episode in plan):
+    if not any(episode.task.reports_success for episode in plan):
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than need a success rate, and this benchmark reports no "
             "success. If it does, name the entry of info: --env.success_key=NAME."
         )
-    return Prefixed(plan, rules) if rules else None
+    # Once: the rival may change while this run goes on.
+    directory = None if other is None else Path(other)
+    theirs = None if directory is None else _outcomes(directory, plan)
+
+    def make() -> list[Rule]:
+        rules: list[Rule] = []
+        if bound is not None:
+            rules.append(Precise(bound, tasks, alone=theirs is None))
+        if theirs is not None:
+            rules.append(Better(str(directory), theirs, tasks))
+        return rules
+
+    return StopRules(plan, make)

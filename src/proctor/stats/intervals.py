@@ -68,22 +68,52 @@ def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rat
     >>> wilson(0, 0)[2:4]
     (0.0, 1.0)
     """
+    return _rate(successes, episodes, confidence, 0.0)
+
+
+def corrected_wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
+    """Return the rate with Wilson's interval and a continuity correction: half an episode wider to either side.
+
+    Method 4 of Newcombe, Statistics in Medicine 17 (1998), page 857. Wilson's own covers 95 % on average over
+    rates, and 84 % near single ones; this one, like Clopper and Pearson's, at every rate. It needs no scipy.
+
+    >>> rate = corrected_wilson(81, 263)
+    >>> round(rate.low, 4), round(rate.high, 4)
+    (0.2535, 0.3682)
+    """
+    return _rate(successes, episodes, confidence, 0.5)
+
+
+def score_interval(
+    value: float, worth: float, confidence: float = CONFIDENCE, correction: float = 0.0
+) -> tuple[float, float]:
+    """Return the rates that the score test does not reject, for a rate that is as good as `worth` episodes.
+
+    Args:
+        value: the rate that was seen.
+        worth: how many independent episodes of one rate would have the same variance.
+        confidence: of the interval.
+        correction: for continuity: half the step in which the value moves.
+    """
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+
+    def end(rate: float, side: int) -> float:
+        centre = rate + z * z / (2 * worth)
+        spread = z * sqrt(rate * (1 - rate) / worth + z * z / (4 * worth * worth))
+        return (centre + side * spread) / (1 + z * z / worth)
+
+    # At the ends the formula gives exactly 0 or 1 up to rounding; say so exactly.
+    low = 0.0 if value <= correction else max(0.0, end(value - correction, -1))
+    high = 1.0 if value >= 1 - correction else min(1.0, end(value + correction, 1))
+    return low, high
+
+
+def _rate(successes: int, episodes: int, confidence: float, correction: float) -> Rate:
     check_counts(successes, episodes)
     if episodes == 0:
         return Rate(0, 0, 0.0, 1.0)
-    return Rate(successes, episodes, *score_interval(successes / episodes, episodes, confidence))
-
-
-def score_interval(share: float, episodes: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return both ends of Wilson's interval around a share of that many episodes."""
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    z2 = z * z
-    centre = share + z2 / (2 * episodes)
-    spread = z * sqrt(share * (1 - share) / episodes + z2 / (4 * episodes * episodes))
-    scale = 1 + z2 / episodes
-    low, high = (centre - spread) / scale, (centre + spread) / scale
-    # At the ends the formula gives exactly 0 or 1 up to rounding; say so exactly.
-    return 0.0 if share == 0 else max(0.0, low), 1.0 if share == 1 else min(1.0, high)
+    ends = score_interval(successes / episodes, episodes, confidence, correction / episodes)
+    return Rate(successes, episodes, *ends)
 
 
 def clopper_pearson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
