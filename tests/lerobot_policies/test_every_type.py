@@ -93,7 +93,7 @@ def test_which_way_it_goes(kind: str, tmp_path: Path) -> None:
     if kind in NEEDS_MORE:
         pytest.skip(f"{kind} needs {NEEDS_MORE[kind]}")
     policy = load(SAVE[kind](tmp_path / "one" / "checkpoint"))
-    forward = policy._found.forward
+    forward = policy._rehearsal.forward
     assert (type(forward.way).__name__, forward.draws) == WAYS[kind]
-    told = any("shared weights" in note for note in policy.spec.notes)
+    told = any("copy of the policy" in note for note in policy.spec.notes)
     assert told == (type(forward.way).__name__ == "OwnCopy")

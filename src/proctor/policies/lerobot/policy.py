@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
 if TYPE_CHECKING:
-    from proctor.policies.lerobot.rehearsal import Found
+    from proctor.policies.lerobot.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,8 @@ class LeRobotPolicy(Policy):
 
     Settings = LeRobotSettings
 
-    def __init__(self, found: Found, spec: PolicySpec) -> None:
-        self._found, self._spec = found, spec
-        self._stochastic = found.forward.draws != "none"
+    def __init__(self, rehearsal: Rehearsal, spec: PolicySpec) -> None:
+        self._rehearsal, self._spec = rehearsal, spec
 
     @classmethod
     def check_installed(cls) -> None:
@@ -63,7 +63,7 @@ class LeRobotPolicy(Policy):
         check_lerobot()
         from proctor.policies.lerobot.kit import environment_processors
         from proctor.policies.lerobot.numerics import check_device, identity_of, make_deterministic
-        from proctor.policies.lerobot.rehearsal import rehearse
+        from proctor.policies.lerobot.rehearsal import WritesWeights, rehearse
 
         check_device(settings.device)
         checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device)
@@ -77,28 +77,35 @@ class LeRobotPolicy(Policy):
                 f"the checkpoint returns actions of {action_size} numbers, "
                 f"{benchmark.name} takes {benchmark.action_size}."
             )
-        loaded = load(
+        loading = partial(
+            load,
             checkpoint,
             keep_renames=keep_renames,
             fixed_prompts=(settings.batch_size or 2 * (str(config.device) != "cpu")) > 1,
             trust_remote_code=settings.trust_remote_code,
         )
-        environment = environment_processors(benchmark.name, config)
-        found = rehearse(loaded, environment, benchmark, keys, settings.batch_size, started)
-        way = found.forward.way
+        loaded, environment = loading(), environment_processors(benchmark.name, config)
+        rehearsing = partial(rehearse, environment=environment, benchmark=benchmark, keys=keys)
+        try:
+            rehearsal = rehearsing(loaded, batch_size=settings.batch_size, started=started)
+        except WritesWeights as found:
+            loaded = loading()
+            rehearsal = rehearsing(loaded, batch_size=1, started=started, written=found.names)
+        forward = rehearsal.forward
         spec = PolicySpec(
             observation_keys=keys,
             action_size=action_size,
-            observation_offsets=way.offsets,
-            action_steps=way.steps,
-            stochastic=found.forward.draws != "none",
-            batch=found.forward.rows,
+            observation_offsets=forward.way.offsets,
+            action_steps=forward.way.steps,
+            stochastic=forward.draws != "none",
+            batch=forward.rows,
             fingerprint=checkpoint.fingerprint(),
-            lanes=found.lanes,
+            lanes=rehearsal.lanes,
+            reproducible=rehearsal.reproducible,
             identity={**identity_of(loaded), **_overridden(settings.overrides)},
-            notes=(*remarks, *found.notes),
+            notes=(*remarks, *rehearsal.notes),
         )
-        return cls(found, spec)
+        return cls(rehearsal, spec)
 
     @property
     def spec(self) -> PolicySpec:
@@ -108,31 +115,29 @@ class LeRobotPolicy(Policy):
     @property
     def cost(self) -> Cost | None:
         """What the rehearsal measured."""
-        return self._found.cost
+        return self._rehearsal.cost
 
     def passes(self, sizes: Sequence[int]) -> list[Pass]:
         """Rehearse other batch sizes; on a CPU one row is the rule, whatever is asked."""
         from proctor.policies.lerobot.rehearsal import measure_passes
 
-        return measure_passes(self._found, sizes)
+        return measure_passes(self._rehearsal, sizes)
 
     def begin(self, task: Task) -> Memory:
         """Return an episode's memory before its first step."""
-        from proctor.policies.lerobot.forward import Row
-
-        return Row(self._found.forward.way.begin())
+        return self._rehearsal.forward.begin()
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         """Answer up to a batch of episodes in one forward pass."""
-        if self._stochastic:
+        if self._spec.stochastic:
             from proctor.policies.lerobot.randomness import EpisodeRandomness
 
             for memory, generator in zip(memories, generators, strict=True):
                 if memory.randomness is None:
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
-        return Actions(self._found.forward(windows, memories), memories)
+        return Actions(self._rehearsal.forward(windows, memories), memories)
 
 
 def _overridden(overrides: dict[str, Any]) -> dict[str, str]:
