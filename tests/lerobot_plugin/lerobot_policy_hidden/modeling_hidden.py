@@ -55,7 +55,19 @@ class HiddenPolicy(PreTrainedPolicy):  # type: ignore[misc]
     def __init__(self, config: HiddenConfig, **kwargs: Any) -> None:
         super().__init__(config)
         self.net = Net(config.n_action_steps)
+        self._load_backbone(config.backbone)
         self.reset()
+
+    def _load_backbone(self, name: str | None) -> None:
+        """Read something that lies outside, as policies with a pretrained backbone do, and less carefully."""
+        if name is None:
+            return
+        if name.endswith(".bin"):
+            torch.load(name, weights_only=False)
+        else:
+            from transformers import AutoConfig
+
+            AutoConfig.from_pretrained(name, trust_remote_code=True)
 
     def get_optim_params(self) -> Any:
         return self.parameters()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -16,6 +16,7 @@ from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
 if TYPE_CHECKING:
+    from proctor.policies.lerobot.checkpoint import Loaded
     from proctor.policies.lerobot.rehearsal import Rehearsal
 
 
@@ -25,12 +26,18 @@ class LeRobotSettings(PolicySettings):
 
     OPEN: ClassVar[str | None] = "overrides"
 
-    device: Annotated[str | None, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"] = None
+    # Not identity as they are written: what these come to is in the policy's spec (the kind of device, the rows of
+    # a batch) and in its fingerprint (the config with every override, by content where one is a path).
+    device: Annotated[
+        str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
+    ] = None
     batch_size: Annotated[
-        int, AtLeast(0), "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
+        int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
     ] = 0
     overrides: Annotated[
-        dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."
+        dict[str, Any],
+        EXECUTION,
+        "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ...",
     ] = field(default_factory=dict)
     trust_remote_code: Annotated[bool, EXECUTION, "as --trust_remote_code"] = False
 
@@ -54,44 +61,36 @@ class LeRobotPolicy(Policy):
     def from_settings(cls, settings: LeRobotSettings, benchmark: BenchmarkSpec) -> LeRobotPolicy:
         """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.
-        from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
+        from proctor.policies.lerobot.checkpoint import check_lerobot, identify, load, open_checkpoint
         from proctor.policies.lerobot.fit import match_inputs
 
         started = time.monotonic()
         if not settings.path:
             raise UsageError("--policy.type=lerobot needs --policy.path=DIRECTORY or a hub id.")
         check_lerobot()
-        from proctor.policies.lerobot.kit import environment_processors
-        from proctor.policies.lerobot.numerics import check_device, identity_of, make_deterministic
-        from proctor.policies.lerobot.rehearsal import WritesWeights, rehearse
+        from proctor.policies.lerobot.numerics import check_device, device_notes, identity_of, make_deterministic
 
         check_device(settings.device)
-        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device)
+        trusted = settings.trust_remote_code
+        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device, trusted)
         config = checkpoint.config
+        check_device(config.device, whose=f"{settings.path}: device")
         make_deterministic(config.device)
         keep_renames = not benchmark.sources
         keys, remarks = match_inputs(config, benchmark, checkpoint.own_renames if keep_renames else {})
+        if settings.device is None:
+            remarks += device_notes(checkpoint.declared_device, config.device)
         action_size = config.action_feature.shape[0]
         if action_size != benchmark.action_size:
             raise UsageError(
                 f"the checkpoint returns actions of {action_size} numbers, "
                 f"{benchmark.name} takes {benchmark.action_size}."
             )
-        loading = partial(
-            load,
-            checkpoint,
-            keep_renames=keep_renames,
-            fixed_prompts=(settings.batch_size or 2 * (str(config.device) != "cpu")) > 1,
-            trust_remote_code=settings.trust_remote_code,
-        )
-        loaded, environment = loading(), environment_processors(benchmark.name, config)
-        rehearsing = partial(rehearse, environment=environment, benchmark=benchmark, keys=keys)
-        try:
-            rehearsal = rehearsing(loaded, batch_size=settings.batch_size, started=started)
-        except WritesWeights as found:
-            loaded = loading()
-            rehearsal = rehearsing(loaded, batch_size=1, started=started, written=found.names)
-        forward = rehearsal.forward
+        several_rows = (settings.batch_size or 2 * (str(config.device) != "cpu")) > 1
+        loading = partial(load, checkpoint, keep_renames=keep_renames, fixed_prompts=several_rows)
+        with checkpoint.guard.watch():
+            loaded, rehearsal = cls._rehearsed(loading, settings.batch_size, benchmark, keys, started)
+        forward, known = rehearsal.forward, identify(checkpoint, loaded, settings.overrides)
         spec = PolicySpec(
             observation_keys=keys,
             action_size=action_size,
@@ -99,13 +98,33 @@ class LeRobotPolicy(Policy):
             action_steps=forward.way.steps,
             stochastic=forward.draws != "none",
             batch=forward.rows,
-            fingerprint=checkpoint.fingerprint(),
+            fingerprint=known.fingerprint,
             lanes=rehearsal.lanes,
             reproducible=rehearsal.reproducible,
-            identity={**identity_of(loaded), **_overridden(settings.overrides)},
-            notes=(*remarks, *rehearsal.notes),
+            # By name: a resume that differs in one override is told in which, not only that hashes differ.
+            identity={
+                **identity_of(loaded),
+                **{f"override {name}": value for name, value in known.overrides.items()},
+            },
+            notes=(*remarks, *rehearsal.notes, *known.notes),
         )
         return cls(rehearsal, spec)
+
+    @staticmethod
+    def _rehearsed(
+        load: Callable[[], Loaded], batch_size: int, benchmark: BenchmarkSpec, keys: Sequence[str], started: float
+    ) -> tuple[Loaded, Rehearsal]:
+        from proctor.policies.lerobot.kit import environment_processors
+        from proctor.policies.lerobot.rehearsal import WritesWeights, rehearse
+
+        loaded = load()
+        environment = environment_processors(benchmark.name, loaded.policy.config)
+        try:
+            return loaded, rehearse(loaded, environment, benchmark, keys, batch_size, started)
+        except WritesWeights as found:
+            # They are not what was saved any more.
+            loaded = load()
+            return loaded, rehearse(loaded, environment, benchmark, keys, 1, started, found.names)
 
     @property
     def spec(self) -> PolicySpec:
@@ -139,7 +158,3 @@ class LeRobotPolicy(Policy):
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
         return Actions(self._rehearsal.forward(windows, memories), memories)
 
-
-def _overridden(overrides: dict[str, Any]) -> dict[str, str]:
-    """Return the overrides by name: a resume that differs in one is told in which, not only that hashes differ."""
-    return {f"override {name}": str(value) for name, value in overrides.items()}
