@@ -20,13 +20,21 @@ without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a 
 
 @pytest.mark.parametrize("device", ["mps", "xpu", "xpu:0", "meta", pytest.param("cuda", marks=without_cuda)])
 def test_a_device_that_policies_cannot_run_on_is_refused_in_one_line(device: str, tmp_path: Path) -> None:
-    tree = settings_tree(tmp_path / "run", save_hidden(tmp_path / "checkpoint"), policy={"device": device})
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    with pytest.raises(UsageError) as caught:
+        load(save_hidden(tmp_path / "checkpoint"), device=device)
+    message = str(caught.value)
+    assert message.startswith(f"--policy.device={device}: ")
+    assert "Use --policy.device=cpu" in message
+    assert "\n" not in message
+
+
+def test_the_command_ends_before_any_simulator_starts(tmp_path: Path) -> None:
+    tree = settings_tree(tmp_path / "run", save_hidden(tmp_path / "checkpoint"), policy={"device": "mps"})
+    done = subprocess.run(
+        [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)], capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 2, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("proctor: ")]
-    assert f"--policy.device={device}" in line
-    assert "Use --policy.device=cpu" in line
+    assert "proctor: --policy.device=mps" in done.stderr
 
 
 @without_cuda
@@ -45,7 +53,13 @@ def test_the_note_is_seen(tmp_path: Path) -> None:
     checkpoint = save_hidden(tmp_path / "checkpoint")
     edit_json(checkpoint / "config.json", device="cuda")
     small = {"eval": {"n_episodes": 1, "batch_size": 1}, "env": {"task": "reach-v3"}, "display": "plain"}
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(settings_tree(tmp_path / "run", checkpoint, **small))]
+    command = [
+        sys.executable,
+        "-m",
+        "proctor.cli",
+        "eval",
+        *flags(settings_tree(tmp_path / "run", checkpoint, **small)),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "says device=cuda" in " ".join((done.stdout + done.stderr).split())

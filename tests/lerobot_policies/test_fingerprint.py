@@ -123,9 +123,7 @@ def test_the_policy_that_an_adapter_adapts_counts_by_content(adapter: Path, tmp_
     assert load(adapter).spec.fingerprint != first
 
 
-def test_a_folder_that_has_a_words_name_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_has_a_words_name_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = save_hidden(tmp_path / "checkpoint")
     first = load(checkpoint).spec.fingerprint
     for word in ("hidden", "nothing", "cpu"):

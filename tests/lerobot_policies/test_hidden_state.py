@@ -15,7 +15,13 @@ from lerobot_runs import evaluate
 
 EPISODES = (0, 1, 2)
 
-STATEFUL = ("a step counter", "blending across chunks", "noise from the third pass", "an in-place buffer", "moving weights")
+STATEFUL = (
+    "a step counter",
+    "blending across chunks",
+    "noise from the third pass",
+    "an in-place buffer",
+    "moving weights",
+)
 STATELESS = ("nothing", "a race")
 RANDOM = ("NumPy's random numbers", "Python's random numbers", "dropout in attention")
 
@@ -68,6 +74,12 @@ def test_random_numbers_that_cannot_be_seeded_are_said(tmp_path: Path) -> None:
     spec = load_hidden(save_hidden(tmp_path / "checkpoint", "the machine's entropy")).spec
     assert not spec.reproducible
     assert any("not reproducible" in note for note in spec.notes), spec.notes
+
+
+def test_random_numbers_that_begin_after_the_rehearsal_end_the_run(tmp_path: Path) -> None:
+    policy = load_hidden(save_hidden(tmp_path / "checkpoint", "noise at an open gripper"))
+    with pytest.raises(Exception, match="random numbers from the generator of NumPy"):
+        proctors_actions(policy, EPISODES)
 
 
 @pytest.mark.parametrize("hides", ["nothing", "an in-place buffer"])

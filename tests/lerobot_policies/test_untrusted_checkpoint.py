@@ -104,10 +104,10 @@ def test_python_files_beside_a_backbone_do_not_run(inside: bool, checkpoint: Pat
     proof = tmp_path / "proof"
     backbone = (checkpoint if inside else tmp_path) / "backbone"
     save_backbone(backbone, proof)
-    settings = {"overrides": {"backbone": str(backbone)}}
-    assert "configuration_own.py" in complaint(checkpoint, **settings)
+    overrides = {"backbone": str(backbone)}
+    assert "configuration_own.py" in complaint(checkpoint, overrides=overrides)
     assert not proof.exists()
-    load(checkpoint, **settings, trust_remote_code=True)
+    load(checkpoint, overrides=overrides, trust_remote_code=True)
     assert proof.exists()
 
 
@@ -119,8 +119,9 @@ class Planted:
         return self._call
 
 
-def test_a_pickle_calls_nothing(checkpoint: Path, tmp_path: Path) -> None:
-    proof, weights = tmp_path / "proof", checkpoint / "backbone.bin"
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_pickle_calls_nothing(inside: bool, checkpoint: Path, tmp_path: Path) -> None:
+    proof, weights = tmp_path / "proof", (checkpoint if inside else tmp_path) / "backbone.bin"
     torch.save(Planted(os.mkdir, str(proof)), weights)
     assert "mkdir" in complaint(checkpoint, overrides={"backbone": str(weights)})
     assert not proof.exists()

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from lerobot.policies.pretrained import PreTrainedPolicy
-from .configuration_hidden import HiddenConfig
 from torch import nn
+
+from .configuration_hidden import HiddenConfig
 
 STATE = "observation.state"
 
 
-class Net(nn.Module):
+class Net(nn.Module):  # type: ignore[misc]
     """One layer, and room for what a trick keeps."""
 
     def __init__(self, steps: int) -> None:
@@ -28,8 +29,10 @@ class Net(nn.Module):
 
     def forward(self, state: Any, hides: str) -> Any:
         self.seen = state
+        if hides == "noise at an open gripper" and float(state[0, 3]) == 1.0:
+            state = state + float(np.random.normal())  # no made-up state is exactly 1
         if hides == "a race" and float(state[0, 3]) == 1.0:
-            time.sleep(0.02)  # no made-up state is exactly 1; another lane passes through meanwhile
+            time.sleep(0.02)  # another lane passes through meanwhile; no made-up state is exactly 1
         if hides == "a race":
             state = self.seen
         else:
@@ -76,7 +79,7 @@ class HiddenPolicy(PreTrainedPolicy):  # type: ignore[misc]
         raise NotImplementedError
 
     def reset(self) -> None:
-        self._action_queue: deque[Any] = deque([], maxlen=self.config.n_action_steps)
+        self._action_queue: deque[Any] = deque(maxlen=self.config.n_action_steps)
         self.steps = 0
         self.previous: Any = None
         self.net.passes = 0

@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
-from proctor.policies.lerobot.fingerprint import Contents, fingerprint
 from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps
 
 OLDEST_LEROBOT = (0, 5)
 _CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
-_ADAPTER = "adapter_config.json"
+ADAPTER = "adapter_config.json"
+"""The file that makes a directory a PEFT adapter."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,8 @@ class Loaded:
     preprocessor: Any
     postprocessor: Any
     device: Any
-    steps: Mapping[str, Any] = field(default_factory=dict)
-    """Its processors' files as they were loaded, with what was overridden."""
-
-
-class Identification(NamedTuple):
-    """A policy's fingerprint, unless that cannot be had; the user's changes, by content; and what to tell."""
-
-    fingerprint: str | None
-    overrides: dict[str, str]
-    notes: tuple[str, ...] = ()
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    """What of its files is JSON, as it was loaded: with what was overridden."""
 
 
 def check_lerobot() -> None:
@@ -98,8 +90,8 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
     with guard.watch(directory):
         if not trusted:
             check_steps(directory)
-            if (adapter := _json(directory, _ADAPTER)) is not None:
-                check_adapter(adapter, directory / _ADAPTER)
+            if (adapter := _json(directory, ADAPTER)) is not None:
+                check_adapter(adapter, directory / ADAPTER)
         config = _read_config(path, directory, overrides, device)
     config.pretrained_path = directory
     declared = _json(directory, _CONFIG).get("device")
@@ -192,7 +184,7 @@ def _step_name(step: Mapping[str, Any]) -> str:
 
 
 def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> Loaded:
-    """Load weights and processors, and refuse what LeRobot would let pass. The checkpoint's guard must be watching.
+    """Load weights and processors, and refuse what LeRobot would let pass; the checkpoint's guard is watching.
 
     Args:
         checkpoint: what to load.
@@ -207,11 +199,21 @@ def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> 
     policy.eval()
     preprocessor, postprocessor = _load_processors(checkpoint, overrides)
     _check_statistics(checkpoint, preprocessor, postprocessor)
-    steps = {
-        name: _with_overrides(_json(checkpoint.directory, name), changes)
-        for name, changes in ((_PREPROCESSOR, overrides), (_POSTPROCESSOR, {}))
+    device = torch.device(checkpoint.config.device)
+    return Loaded(policy, preprocessor, postprocessor, device, _configs(checkpoint, overrides))
+
+
+def _configs(checkpoint: Checkpoint, overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    import draccus
+    from lerobot.configs import PreTrainedConfig
+
+    found = {
+        _CONFIG: draccus.encode(checkpoint.config, PreTrainedConfig),
+        _PREPROCESSOR: _with_overrides(_json(checkpoint.directory, _PREPROCESSOR), overrides),
+        _POSTPROCESSOR: _with_overrides(_json(checkpoint.directory, _POSTPROCESSOR), {}),
+        ADAPTER: _json(checkpoint.directory, ADAPTER),
     }
-    return Loaded(policy, preprocessor, postprocessor, torch.device(checkpoint.config.device), steps)
+    return {name: config for name, config in found.items() if config is not None}
 
 
 def _with_overrides(processor: Any, overrides: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -222,30 +224,6 @@ def _with_overrides(processor: Any, overrides: Mapping[str, Mapping[str, Any]]) 
         for step in processor["steps"]
     ]
     return {**processor, "steps": steps}
-
-
-def identify(checkpoint: Checkpoint, loaded: Loaded, overrides: Mapping[str, Any]) -> Identification:
-    """Return what tells this policy from every other, by contents: nothing depends on where they lie."""
-    import draccus
-    from lerobot.configs import PreTrainedConfig
-
-    contents = Contents(checkpoint.directory, checkpoint.guard.read)
-    configs = {_CONFIG: draccus.encode(checkpoint.config, PreTrainedConfig), **loaded.steps}
-    adapter = _json(checkpoint.directory, _ADAPTER)
-    try:
-        if adapter is not None:
-            base = contents.place(adapter["base_model_name_or_path"], is_loaded=True)
-            if base is None:
-                raise FileNotFoundError(adapter["base_model_name_or_path"])
-            configs[_ADAPTER] = adapter
-        whole = fingerprint(checkpoint.directory, configs, contents)
-        return Identification(whole, {name: str(contents.replaced(value)) for name, value in overrides.items()})
-    except OSError as error:
-        note = (
-            f"{checkpoint.name}: what it was loaded from cannot be read any more "
-            f"({' '.join(str(error).split())}), so this run cannot be resumed"
-        )
-        return Identification(None, {name: str(value) for name, value in overrides.items()}, (note,))
 
 
 def _load_policy(checkpoint: Checkpoint) -> Any:
@@ -283,7 +261,7 @@ def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:
     adapter = PeftConfig.from_pretrained(str(checkpoint.directory))
     base = adapter.base_model_name_or_path
     if not base:
-        raise UsageError(f"--policy.path={checkpoint.name}: its {_ADAPTER} does not name the policy it adapts.")
+        raise UsageError(f"--policy.path={checkpoint.name}: its {ADAPTER} does not name the policy it adapts.")
     policy = policy_class.from_pretrained(base, config=checkpoint.config, revision=adapter.revision)
     adapted = PeftModel.from_pretrained(policy, str(checkpoint.directory), config=adapter)
     return adapted.get_base_model()

@@ -1,7 +1,7 @@
 """A hash of everything that makes a policy's bits: contents, never paths.
 
-A checkpoint names what lies outside of it: a backbone, a tokenizer, the policy that an adapter adapts. Which fields
-do so is not known here. Every text in its configs that is a file, a folder or a repository in the hub's cache is
+A checkpoint names what lies outside of it: a backbone, a tokenizer, the policy that an adapter adapts. In which
+fields is not known here. Every text in its configs that is a file, a folder or a repository in the hub's cache is
 replaced by a hash of what that holds, and so is whatever else was seen to be read from there.
 """
 
@@ -14,8 +14,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, Loaded
 from proctor.store.contents import content_hash
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".model", ".npz", ".npy", ".pkl", ".gguf")
@@ -36,7 +37,7 @@ class Contents:
 
     def __init__(self, checkpoint: Path, read: Collection[Path]) -> None:
         self._checkpoint = Path(os.path.realpath(checkpoint))
-        self._read = {Path(os.path.abspath(file)) for file in read}
+        self._read = frozenset(read)
         self._hashes: dict[Path, str] = {}
 
     def replaced(self, value: Any) -> Any:
@@ -48,8 +49,10 @@ class Contents:
         if isinstance(value, Path):
             value = str(value)
         place = self.place(value) if isinstance(value, str) else None
-        if place is None:
-            return value
+        return value if place is None else self.of(place)
+
+    def of(self, place: Path) -> str:
+        """Return what stands for a file or folder; what lies in the checkpoint itself is hashed with it."""
         own = Path(os.path.realpath(place))
         if own.is_relative_to(self._checkpoint):
             return f"own:{own.relative_to(self._checkpoint)}"
@@ -58,8 +61,8 @@ class Contents:
     def place(self, text: str, *, is_loaded: bool = False) -> Path | None:
         """Return the file or folder that a text refers to, if it does.
 
-        A single word may happen to be a folder's name as well ("act"): it counts if something was read in there, or
-        if the caller knows that it is loaded.
+        A single word may happen to be a folder's name as well ("act"): it counts if something was read in there,
+        or if the caller knows that it is loaded.
         """
         if not text or len(text) > 1000 or "\n" in text or "\0" in text:
             return None
@@ -93,7 +96,9 @@ class Contents:
 
     def _is_known(self, file: Path) -> bool:
         known = (self._checkpoint, *self._hashes)
-        return any(file.is_relative_to(place) or Path(os.path.realpath(file)).is_relative_to(place) for place in known)
+        return any(
+            file.is_relative_to(place) or Path(os.path.realpath(file)).is_relative_to(place) for place in known
+        )
 
     def _snapshot(self, repository: str) -> Path | None:
         """Return where the hub's cache holds a repository, if this is one."""
@@ -127,17 +132,37 @@ def _snapshot_around(file: Path) -> Path | None:
     return None
 
 
-def fingerprint(directory: Path, configs: Mapping[str, Any], contents: Contents) -> str:
-    """Return the hash of a checkpoint.
+class Identification(NamedTuple):
+    """A policy's fingerprint, unless that cannot be had; the user's changes, by content; and what to tell."""
 
-    Args:
-        directory: its folder.
-        configs: what of it is JSON and was understood, with the user's changes, by the file's name.
-        contents: what that refers to.
+    fingerprint: str | None
+    overrides: dict[str, str]
+    notes: tuple[str, ...] = ()
 
-    Raises:
-        OSError: something that it was made from cannot be read any more.
-    """
+
+def identify(checkpoint: Checkpoint, loaded: Loaded, overrides: Mapping[str, Any]) -> Identification:
+    """Return what tells a loaded policy from every other."""
+    contents, configs = Contents(checkpoint.directory, checkpoint.guard.read), dict(loaded.configs)
+    try:
+        if ADAPTER in configs:
+            name = configs[ADAPTER]["base_model_name_or_path"]
+            base = contents.place(name, is_loaded=True)
+            if base is None:
+                raise FileNotFoundError(name)
+            configs[ADAPTER] = {**configs[ADAPTER], "base_model_name_or_path": contents.of(base)}
+        fingerprint = _fingerprint(checkpoint.directory, configs, contents)
+        return Identification(
+            fingerprint, {name: str(contents.replaced(value)) for name, value in overrides.items()}
+        )
+    except OSError as error:
+        note = (
+            f"{checkpoint.name}: what it was loaded from cannot be read any more "
+            f"({' '.join(str(error).split())}), so this run cannot be resumed"
+        )
+        return Identification(None, {name: str(value) for name, value in overrides.items()}, (note,))
+
+
+def _fingerprint(directory: Path, configs: Mapping[str, Any], contents: Contents) -> str:
     whole = hashlib.sha256()
     for name, value in sorted(configs.items()):
         whole.update(f"{name}={json.dumps(contents.replaced(value), sort_keys=True, default=str)}\n".encode())

@@ -2,8 +2,8 @@
 
 A checkpoint is a stranger's data. It can name a class to call (a processor's step), bring Python files along, or
 hold a pickle. Libraries have many ways to such code, so it is stopped where all of them end: Python's audit events
-say which file is opened, which code is executed and what a pickle asks for. Nothing that lies where strangers' data
-lies runs, and steps must be those of lerobot and of installed plugins, unless the user trusts the checkpoint.
+say which file is opened, which code is executed and what a pickle asks for. Nothing runs that lies among
+strangers' data, and steps must be those of lerobot and of installed plugins, unless the user trusts the checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from proctor.errors import UsageError
 
@@ -52,10 +52,9 @@ class Guard:
         self._refused: str | None = None
         self._pickle: str | None = None
         self._strange = {_real(place) for place in _caches()}
-        here = os.getcwd()
-        own = (sys.prefix, sys.base_prefix, *sys.path)
-        # The directory of the command is on the path, but holds anything.
-        self._own = {_real(place) for place in own if place and _real(place) != _real(here)} - self._strange
+        installed = {_real(place) for place in (sys.prefix, sys.base_prefix, *sys.path) if place}
+        # The directory of the command is on the path as well, but holds anything.
+        self._own = installed - self._strange - {_real(Path.cwd())}
 
     @contextmanager
     def watch(self, *strange: Path) -> Iterator[None]:
@@ -97,18 +96,16 @@ class Guard:
         writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else flags & os.O_ACCMODE
         if writes:
             return
-        place = os.path.abspath(os.fsdecode(path))
-        if not place.endswith(_CODE):
-            self.read.add(Path(place))
-        if self._trusted or not place.endswith((*_CODE, *_PICKLES)) or not self._is_strange(place):
-            return
-        if place.endswith(_PICKLES):
-            self._pickle = place
-        else:
-            self._runs(place)
+        file = Path.cwd() / os.fsdecode(path)
+        if file.suffix not in _CODE:
+            self.read.add(Path(os.path.normpath(file)))
+        elif not self._trusted:
+            self._runs(str(file))
+        if file.suffix in _PICKLES and self._owner(file) != "installed":
+            self._pickle = str(file)
 
     def _runs(self, place: Any) -> None:
-        if isinstance(place, str) and os.path.isabs(place) and self._is_strange(place):
+        if isinstance(place, str) and place.startswith(os.sep) and self._owner(Path(place)) == "stranger":
             self._refuse(f"the checkpoint wants to run code that comes with it, {place}. {_TRUST}")
 
     def _unpickles(self, module: str, name: str) -> None:
@@ -116,15 +113,15 @@ class Guard:
         if self._pickle is not None and name not in _HARMLESS.get(module, ()) and not storage:
             self._refuse(f"{self._pickle} is a pickle that calls {module}.{name} when it is loaded. {_TRUST}")
 
-    def _is_strange(self, place: str) -> bool:
-        """Whether a file is a stranger's: the innermost place that it lies in decides."""
-        for folder in (place, *map(str, Path(place).parents)):
-            for spelling in {folder, _real(folder)}:
+    def _owner(self, file: Path) -> Literal["installed", "stranger"] | None:
+        """Return whose a file is: the innermost place that it lies in decides; `None`: anybody's."""
+        for folder in (file, *file.parents):
+            for spelling in {str(folder), _real(folder)}:
                 if spelling in self._strange:
-                    return True
+                    return "stranger"
                 if spelling in self._own:
-                    return False
-        return False
+                    return "installed"
+        return None
 
     def _refuse(self, message: str) -> None:
         self._refused = self._refused or message
@@ -161,7 +158,7 @@ def _real(place: str | Path) -> str:
 
 
 def check_steps(directory: Path) -> None:
-    """Refuse processors with a step that is neither lerobot's nor an installed plugin's, before anything is called.
+    """Refuse processors with a step that is neither lerobot's nor an installed plugin's; nothing is called yet.
 
     Raises:
         UsageError: there is one.
@@ -175,8 +172,8 @@ def check_steps(directory: Path) -> None:
             name = str(step["class"])
             if name.partition(".")[0] not in packages or not _is_step(name):
                 raise UsageError(
-                    f"{file} wants to call {name}, which is no processor step of lerobot or of an installed plugin. "
-                    f"{_TRUST}"
+                    f"{file} wants to call {name}, which is no processor step of lerobot or of an installed "
+                    f"plugin. {_TRUST}"
                 )
 
 

@@ -1,8 +1,9 @@
 """From a simulator's arrays to a network's tensors and back: what one lane needs for itself.
 
-Policies and processors keep state (a scheduler its step, a tokenizer its padding, a relative action the state it is
-relative to), so every lane has its own, which share nothing but parameters. On a GPU a lane also has a stream and page-locked memory: its copies run while another lane's
-forward pass does, and images are converted and normalised on the device.
+Policies and processors keep state (a scheduler its step, a tokenizer its padding, a relative action the state it
+is relative to), so every lane has its own, which share nothing but parameters. On a GPU a lane also has a stream
+and page-locked memory: its copies run while another lane's forward pass does, and images are converted and
+normalised on the device.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "lerobot", "transformers", "diffusers", "peft")
 
 
 def check_device(name: str | None, whose: str = "--policy.device") -> None:
-    """Refuse a device that is not here, or that results were never compared on; LeRobot would silently take another.
+    """Refuse a device that is not here, or not known to give the same bits; LeRobot would silently take another.
 
     Args:
         name: the device; `None`: nobody asked for one.
@@ -44,8 +44,8 @@ def device_notes(declared: str | None, used: str) -> list[str]:
     if declared is None or torch.device(used).type == declared.partition(":")[0]:
         return []
     return [
-        f"the checkpoint's config says device={declared}, which torch in {sys.executable} does not have: it runs on "
-        f"{used}, where its actions can differ; --policy.device={used} says that this is meant"
+        f"the checkpoint's config says device={declared}, which torch in {sys.executable} does not have: "
+        f"it runs on {used}, where its actions can differ; --policy.device={used} says that this is meant"
     ]
 
 

@@ -61,7 +61,8 @@ class LeRobotPolicy(Policy):
     def from_settings(cls, settings: LeRobotSettings, benchmark: BenchmarkSpec) -> LeRobotPolicy:
         """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.
-        from proctor.policies.lerobot.checkpoint import check_lerobot, identify, load, open_checkpoint
+        from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
+        from proctor.policies.lerobot.fingerprint import identify
         from proctor.policies.lerobot.fit import match_inputs
 
         started = time.monotonic()
@@ -157,4 +158,3 @@ class LeRobotPolicy(Policy):
                 if memory.randomness is None:
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
         return Actions(self._rehearsal.forward(windows, memories), memories)
-

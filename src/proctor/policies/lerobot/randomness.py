@@ -54,12 +54,14 @@ class EpisodeRandomness:
             self._generators[name] = torch.Generator(device=name).manual_seed(self.seed)
         return self._generators[name]
 
-
     @property
     def process(self) -> tuple[Any, Any]:
         """The states of Python's and NumPy's generators; at first as `set_seed` of LeRobot leaves them."""
         if self._process is None:
-            self._process = random.Random(self.seed).getstate(), np.random.RandomState(self.seed % 2**32).get_state()
+            self._process = (
+                random.Random(self.seed).getstate(),
+                np.random.RandomState(self.seed % 2**32).get_state(),
+            )
         return self._process
 
     @process.setter
@@ -225,8 +227,8 @@ def untouched_generators(device: Any) -> Iterator[None]:
 
 
 def _states(device: Any) -> dict[str, Any]:
-    _, keys, *rest = np.random.get_state()
-    states: dict[str, Any] = {"Python": random.getstate(), "NumPy": (keys.tobytes(), *rest)}
+    of_numpy: Any = np.random.get_state()
+    states: dict[str, Any] = {"Python": random.getstate(), "NumPy": (of_numpy[1].tobytes(), *of_numpy[2:])}
     for generator in _torchs(device):
         states[f"torch ({generator.device})"] = generator.get_state().numpy().tobytes()
     return states

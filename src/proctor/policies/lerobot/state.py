@@ -80,7 +80,7 @@ def take_apart(policy: Any) -> None:
 
 
 def _walk(root: Any) -> Iterator[tuple[str, Any, str | None]]:
-    """Yield every object that can be reached: its path, itself, and the path where it was met before, if it was."""
+    """Yield every object that can be reached: its path, itself, and the path where it was met before, if any."""
     seen: dict[int, tuple[str, Any]] = {}
     left: deque[tuple[str, Any]] = deque([("", root)])
     while left:
@@ -202,7 +202,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _can_change(value: Any) -> bool:
-    if isinstance(value, torch.nn.Parameter) or isinstance(value, (*_PLAIN, *_OPAQUE)):
+    if isinstance(value, (torch.nn.Parameter, *_PLAIN, *_OPAQUE)):
         return False
     if isinstance(value, (*_ARRAYS, dict, list, set, deque)):
         return True
