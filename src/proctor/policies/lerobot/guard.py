@@ -3,7 +3,7 @@
 A checkpoint is a stranger's data. It can name a class to call (a processor's step), bring Python files along, or
 hold a pickle. Libraries have many ways to such code, so it is stopped where all of them end: Python's audit events
 say which file is opened, which code is executed and what a pickle asks for. Nothing runs that lies among
-strangers' data, and steps must be those of lerobot and of installed plugins, unless the user trusts the checkpoint.
+strangers' data, and steps must be those of lerobot and of installed plugins, unless the user trusts it.
 """
 
 from __future__ import annotations

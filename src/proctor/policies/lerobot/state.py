@@ -47,9 +47,13 @@ def difference(one: State, other: State) -> str | None:
 
 
 def shared_part(one: Any, other: Any) -> str | None:
-    """Return the path of something besides parameters that two objects both hold and either could change."""
-    held = {id(value): value for _, value, _ in _walk(one) if _can_change(value)}
-    return next((path for path, value, _ in _walk(other) if id(value) in held and _can_change(value)), None)
+    """Return the path of something besides parameters that two objects both hold and either could change.
+
+    What their classes hold is left out: everybody shares that, and `state_of` tells if it changes.
+    """
+    held = {id(value): value for _, value, _ in _walk(one, classes=False) if _can_change(value)}
+    reached = _walk(other, classes=False)
+    return next((path for path, value, _ in reached if id(value) in held and _can_change(value)), None)
 
 
 def copy_of(policy: Any, own: Collection[str] = ()) -> Any:
@@ -79,13 +83,14 @@ def take_apart(policy: Any) -> None:
         module.__dict__.clear()
 
 
-def _walk(root: Any) -> Iterator[tuple[str, Any, str | None]]:
+def _walk(root: Any, *, classes: bool = True) -> Iterator[tuple[str, Any, str | None]]:
     """Yield every object that can be reached: its path, itself, and the path where it was met before, if any."""
     seen: dict[int, tuple[str, Any]] = {}
     left: deque[tuple[str, Any]] = deque([("", root)])
     while left:
         path, value = left.popleft()
-        if isinstance(value, (*_PLAIN, *_ARRAYS, *_OPAQUE)):
+        is_type = isinstance(value, type) or type(value).__module__ == "typing"
+        if isinstance(value, (*_PLAIN, *_ARRAYS, *_OPAQUE)) or (is_type and not classes):
             yield path, value, None
             continue
         met = seen.get(id(value))
@@ -183,6 +188,9 @@ def _class_attributes(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     own = getattr(value, "__dict__", {})
+    if isinstance(value, torch.nn.Module):
+        # A dozen dictionaries of hooks, mostly empty; one that is not any more is one more part.
+        own = {name: part for name, part in own.items() if not isinstance(part, dict) or part}
     slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
     yield from own.items()
     yield from ((name, getattr(value, name)) for name in slots)
@@ -206,7 +214,8 @@ def _can_change(value: Any) -> bool:
         return False
     if isinstance(value, (*_ARRAYS, dict, list, set, deque)):
         return True
-    return hasattr(value, "__dict__") and not isinstance(value, (type, types.FunctionType, types.MethodType))
+    is_type = isinstance(value, type) or type(value).__module__ == "typing"
+    return hasattr(value, "__dict__") and not is_type and not isinstance(value, types.FunctionType)
 
 
 def _name(kind: type) -> str:
