@@ -97,3 +97,16 @@ def test_a_directory_counts_by_names_and_contents(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["cuda:0", "ws://127.0.0.1:80", "a" * 5000, "nul\0byte", "", 3, None, 2.5, True])
 def test_what_is_no_file_stays_what_it_is(value: Any) -> None:
     assert by_content(value) == value
+
+
+def test_links_are_followed_and_those_that_lead_back_end(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a").write_text("x")
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "to").symlink_to(tmp_path / "real")
+    before = content_hash(linked)
+    (tmp_path / "real" / "a").write_text("y")
+    assert content_hash(linked) != before
+    (tmp_path / "real" / "back").symlink_to(linked)
+    assert content_hash(linked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ else:
     from proctor.benchmarks.gl import find_renderer
 
     os.environ.update(find_renderer().env)
+    # An installed plugin, here and in every process that is started.
+    plugin = str(Path(__file__).parent.parent / "lerobot_plugin")
+    sys.path.append(plugin)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), plugin)))
     import torch
 
     torch.set_num_threads(1)

@@ -14,6 +14,7 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from lerobot_checkpoints import ACTION_FEATURES, features, save_act, save_diffusion, statistics
 from lerobot_runs import load
+from proctor.machine.cores import usable_cores
 from tiny_smolvla import save_smolvla
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -93,7 +94,10 @@ def test_which_way_it_goes(kind: str, tmp_path: Path) -> None:
     if kind in NEEDS_MORE:
         pytest.skip(f"{kind} needs {NEEDS_MORE[kind]}")
     policy = load(SAVE[kind](tmp_path / "one" / "checkpoint"))
-    forward = policy._found.forward
+    forward = policy._rehearsal.forward
     assert (type(forward.way).__name__, forward.draws) == WAYS[kind]
-    told = any("shared weights" in note for note in policy.spec.notes)
+    # Copies of a lane's policy meet nowhere, so as many lanes as cores.
+    assert policy.spec.lanes == usable_cores()
+    assert policy.spec.reproducible
+    told = any("copy of the policy" in note for note in policy.spec.notes)
     assert told == (type(forward.way).__name__ == "OwnCopy")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from proctor.policies.lerobot.randomness import (
     CannotSplit,
-    DrawFinder,
     EpisodeRandomness,
+    HiddenDraw,
     RowRandomness,
-    torchs_own,
+    own_generators,
+    untouched_generators,
 )
 
 SEEDS = (11, 22, 33)
@@ -85,20 +88,44 @@ def test_torchs_own_generator_can_be_an_episodes_and_is_given_back() -> None:
     before = torch.get_rng_state()
     episode = EpisodeRandomness(3)
     for one in expected:
-        with torchs_own(episode, "cpu"):
+        with own_generators(episode, "cpu"):
             assert torch.equal(torch.rand(4), one)
         assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_finder_sees_what_really_draws() -> None:
+def test_the_generators_of_python_and_numpy_are_the_episodes_too() -> None:
+    random.seed(3)
+    np.random.seed(3)
+    expected = [(random.random(), np.random.normal()) for _ in range(2)]
+    random.seed(8)
+    np.random.seed(8)
+    before = random.getstate()
+    episode = EpisodeRandomness(3)
+    for one in expected:
+        with own_generators(episode, "cpu"):
+            assert (random.random(), np.random.normal()) == one
+        assert random.getstate() == before
+
+
+HIDDEN: dict[str, Callable[[], Any]] = {
+    "Python": random.random,
+    "NumPy": lambda: np.random.uniform(),
+    "torch": lambda: torch.nn.functional.dropout(torch.ones(9), training=True),
+    "attention": lambda: torch.nn.functional.scaled_dot_product_attention(
+        *[torch.ones(1, 2, 3, 4)] * 3, dropout_p=0.5
+    ),
+}
+
+
+@pytest.mark.parametrize("draw", HIDDEN.values(), ids=HIDDEN.keys())
+def test_a_draw_from_a_generator_of_the_process_is_noticed(draw: Callable[[], Any]) -> None:
+    with pytest.raises(HiddenDraw), untouched_generators("cpu"):
+        draw()
+
+
+def test_no_draw_is_taken_for_one() -> None:
     layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)).eval()
-    with torch.inference_mode(), DrawFinder() as quiet:
+    with untouched_generators("cpu"), RowRandomness([EpisodeRandomness(1)]):
         layer(torch.zeros(2, 4))
-    assert quiet.draws == 0
-    with torch.inference_mode(), DrawFinder() as loud:
+        torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 2, 3, 4)] * 3)
         torch.randn(3)
-        torch.randn(3, generator=torch.Generator())
-    assert (loud.draws, len(loud.without_generator)) == (2, 1)
-    with torch.inference_mode(), DrawFinder() as training:
-        layer.train()(torch.zeros(2, 4))
-    assert training.without_generator

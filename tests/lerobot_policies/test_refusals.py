@@ -144,23 +144,6 @@ def test_a_device_that_is_not_here(act: Path) -> None:
     assert "no such device" in complaint(act, device="gpu7")
 
 
-def test_code_that_comes_with_a_model(tmp_path: Path) -> None:
-    from transformers import AutoConfig
-
-    from proctor.policies.lerobot.checkpoint import _remote_code
-
-    (tmp_path / "config.json").write_text(
-        json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "configuration_own.Own"}})
-    )
-    (tmp_path / "configuration_own.py").write_text(
-        "from transformers import PretrainedConfig\nclass Own(PretrainedConfig):\n    model_type = 'own'\n"
-    )
-    with _remote_code(trusted=False), pytest.raises(UsageError, match="--trust_remote_code"):
-        AutoConfig.from_pretrained(tmp_path, trust_remote_code=True)
-    with _remote_code(trusted=True):
-        assert AutoConfig.from_pretrained(tmp_path, trust_remote_code=True).model_type == "own"
-
-
 def test_where_it_lies_does_not_matter_but_what_it_holds_does(act: Path, tmp_path: Path) -> None:
     first = load(act).spec.fingerprint
     moved = Path(shutil.copytree(act, tmp_path / "moved"))
@@ -188,4 +171,4 @@ def test_a_peft_adapter(act: Path, tmp_path: Path, checkpoint: Checkpoint) -> No
     assert "model.safetensors" not in {file.name for file in place.iterdir()}
     with_adapter, without = load(place), load(base)
     assert with_adapter.spec.fingerprint != without.spec.fingerprint
-    assert any("lora" in name for name, _ in with_adapter._found.forward.way._policy.named_modules())
+    assert any("lora" in name for name, _ in with_adapter._rehearsal.forward.kits.new().policy.named_modules())

@@ -176,7 +176,7 @@ MAY_CHANGE = {
     "env aloha": {"visualization_height", "visualization_width"},
     "env libero": {"assets_path"},
     "policy": {"python", "placement"},
-    "policy lerobot": {"path", "device", "batch_size", "trust_remote_code"},
+    "policy lerobot": {"path", "device", "batch_size", "overrides", "trust_remote_code"},
     "policy remote": {"path", "timeout", "reconnect"},
 }
 """Every setting that two parts of one run may have differently: nothing else, and nothing by accident."""

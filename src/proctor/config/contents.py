@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,29 @@ def files_named_in(value: Any) -> Iterator[str]:
 
 
 def content_hash(path: Path) -> str:
-    """Return the hash of a file, or of a directory's files and their relative names."""
-    if not path.is_dir():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-    return _combined((file.relative_to(path).as_posix(), content_hash(file)) for file in files)
+    """Return the hash of a file, or of a directory's files and their relative names.
+
+    Links are followed. Compiled Python is left out: it says nothing that its source does not.
+
+    Raises:
+        OSError: something in it cannot be read.
+    """
+    if path.is_dir():
+        return _combined((name, content_hash(path / name)) for name in sorted(_names_below(path)))
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _names_below(folder: Path) -> Iterator[str]:
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        yield from ((Path(place) / name).relative_to(folder).as_posix() for name in files)
 
 
 def source_hash(path: str) -> str | None:
@@ -109,7 +127,7 @@ def _there(value: str | Path) -> Path:
     return Path(value).expanduser()
 
 
-def _combined(parts: Iterator[tuple[str, str]] | Any) -> str:
+def _combined(parts: Iterable[tuple[str, str]]) -> str:
     whole = hashlib.sha256()
     for name, content in parts:
         whole.update(f"{len(name.encode())}:".encode() + name.encode() + content.encode())

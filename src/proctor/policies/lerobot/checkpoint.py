@@ -5,7 +5,6 @@ LeRobot itself runs a checkpoint with missing weights as random weights, and ski
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import os
@@ -18,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
+from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps
 
 OLDEST_LEROBOT = (0, 5)
-_CONFIG, _PREPROCESSOR = "config.json", "policy_preprocessor.json"
-_ADAPTER = "adapter_config.json"
+_CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
+ADAPTER = "adapter_config.json"
+"""The file that makes a directory a PEFT adapter."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,11 @@ class Checkpoint:
     name: str
     directory: Path
     config: Any
-    overrides: Mapping[str, Any]
+    guard: Guard
+    declared_device: str | None = None
+    """The device in its own config, before LeRobot took another because that one is not here."""
     own_renames: Mapping[str, str] = field(default_factory=dict)
     """What the checkpoint's own first step renames: the benchmark's key by the policy's."""
-
-    def fingerprint(self) -> str:
-        """Return the hash of all its files and of what was overridden; where it lies does not matter."""
-        parts = [json.dumps(dict(self.overrides), sort_keys=True, default=str)]
-        parts += [f"{name}={digest}" for name, digest in _hash_files(self.directory)]
-        base = self._adapter_base()
-        if base is not None:
-            parts.append(f"base={base}")
-            if Path(base).is_dir():
-                parts += [f"base/{name}={digest}" for name, digest in _hash_files(Path(base))]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-    def _adapter_base(self) -> str | None:
-        file = self.directory / _ADAPTER
-        return json.loads(file.read_text())["base_model_name_or_path"] if file.is_file() else None
 
 
 @dataclass
@@ -59,6 +47,8 @@ class Loaded:
     preprocessor: Any
     postprocessor: Any
     device: Any
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    """What of its files is JSON, as it was loaded: with what was overridden."""
 
 
 def check_lerobot() -> None:
@@ -83,14 +73,34 @@ def check_lerobot() -> None:
         )
 
 
-def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None) -> Checkpoint:
-    """Find a checkpoint's files, downloading them if it is a hub id, and read its config with the overrides."""
+def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None, trusted: bool) -> Checkpoint:
+    """Find a checkpoint's files, downloading them if it is a hub id, and read its config with the overrides.
+
+    Args:
+        path: a directory or a hub id.
+        overrides: fields of its config that the user sets.
+        device: where it is to run; `None`: as its config says.
+        trusted: whether code that comes with it may run.
+    """
     directory = _directory(path, overrides.get("pretrained_revision"))
     if not (directory / _CONFIG).is_file():
         raise UsageError(f"--policy.path={path} is no LeRobot checkpoint: it has no {_CONFIG}.")
-    config = _read_config(path, directory, overrides, device)
+    _register_policies()
+    guard = Guard(trusted)
+    with guard.watch(directory):
+        if not trusted:
+            check_steps(directory)
+            if (adapter := _json(directory, ADAPTER)) is not None:
+                check_adapter(adapter, directory / ADAPTER)
+        config = _read_config(path, directory, overrides, device)
     config.pretrained_path = directory
-    return Checkpoint(path, directory, config, overrides, _own_renames(directory))
+    declared = _json(directory, _CONFIG).get("device")
+    return Checkpoint(path, directory, config, guard, declared, _own_renames(directory))
+
+
+def _json(directory: Path, name: str) -> Any:
+    file = directory / name
+    return json.loads(file.read_text()) if file.is_file() else None
 
 
 def _directory(path: str, revision: str | None) -> Path:
@@ -112,12 +122,15 @@ def _directory(path: str, revision: str | None) -> Path:
         ) from error
 
 
-def _read_config(path: str, directory: Path, overrides: Mapping[str, Any], device: str | None) -> Any:
-    from lerobot.configs import PreTrainedConfig
+def _register_policies() -> None:
     from lerobot.utils.import_utils import register_third_party_plugins
 
     register_third_party_plugins()
     import lerobot.policies  # noqa: F401 - registers every kind of policy
+
+
+def _read_config(path: str, directory: Path, overrides: Mapping[str, Any], device: str | None) -> Any:
+    from lerobot.configs import PreTrainedConfig
 
     raw = json.loads((directory / _CONFIG).read_text())
     kind = raw.get("type")
@@ -163,27 +176,54 @@ def _steps(directory: Path) -> dict[str, dict[str, Any]]:
     if not file.is_file():
         return {}
     steps = json.loads(file.read_text())["steps"]
-    return {step.get("registry_name") or step.get("class", ""): step.get("config") or {} for step in steps}
+    return {_step_name(step): step.get("config") or {} for step in steps}
 
 
-def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool, trust_remote_code: bool) -> Loaded:
-    """Load weights and processors, and refuse what LeRobot would let pass.
+def _step_name(step: Mapping[str, Any]) -> str:
+    return str(step.get("registry_name") or step.get("class", "").rpartition(".")[2])
+
+
+def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> Loaded:
+    """Load weights and processors, and refuse what LeRobot would let pass; the checkpoint's guard is watching.
 
     Args:
         checkpoint: what to load.
         keep_renames: whether the checkpoint's own renaming stays, because the user gave no other.
         fixed_prompts: whether prompts are padded to one length, so that no row depends on its neighbours'.
-        trust_remote_code: whether code that comes with a model may run.
     """
     import torch
 
-    with _remote_code(trust_remote_code):
-        policy = _load_policy(checkpoint)
-        policy.to(checkpoint.config.device)
-        policy.eval()
-        preprocessor, postprocessor = _load_processors(checkpoint, keep_renames, fixed_prompts)
+    overrides = _step_overrides(checkpoint, keep_renames, fixed_prompts)
+    policy = _load_policy(checkpoint)
+    policy.to(checkpoint.config.device)
+    policy.eval()
+    preprocessor, postprocessor = _load_processors(checkpoint, overrides)
     _check_statistics(checkpoint, preprocessor, postprocessor)
-    return Loaded(policy, preprocessor, postprocessor, torch.device(checkpoint.config.device))
+    device = torch.device(checkpoint.config.device)
+    return Loaded(policy, preprocessor, postprocessor, device, _configs(checkpoint, overrides))
+
+
+def _configs(checkpoint: Checkpoint, overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    import draccus
+    from lerobot.configs import PreTrainedConfig
+
+    found = {
+        _CONFIG: draccus.encode(checkpoint.config, PreTrainedConfig),
+        _PREPROCESSOR: _with_overrides(_json(checkpoint.directory, _PREPROCESSOR), overrides),
+        _POSTPROCESSOR: _with_overrides(_json(checkpoint.directory, _POSTPROCESSOR), {}),
+        ADAPTER: _json(checkpoint.directory, ADAPTER),
+    }
+    return {name: config for name, config in found.items() if config is not None}
+
+
+def _with_overrides(processor: Any, overrides: Mapping[str, Mapping[str, Any]]) -> Any:
+    if processor is None:
+        return None
+    steps = [
+        {**step, "config": {**(step.get("config") or {}), **overrides.get(_step_name(step), {})}}
+        for step in processor["steps"]
+    ]
+    return {**processor, "steps": steps}
 
 
 def _load_policy(checkpoint: Checkpoint) -> Any:
@@ -221,7 +261,7 @@ def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:
     adapter = PeftConfig.from_pretrained(str(checkpoint.directory))
     base = adapter.base_model_name_or_path
     if not base:
-        raise UsageError(f"--policy.path={checkpoint.name}: its {_ADAPTER} does not name the policy it adapts.")
+        raise UsageError(f"--policy.path={checkpoint.name}: its {ADAPTER} does not name the policy it adapts.")
     policy = policy_class.from_pretrained(base, config=checkpoint.config, revision=adapter.revision)
     adapted = PeftModel.from_pretrained(policy, str(checkpoint.directory), config=adapter)
     return adapted.get_base_model()
@@ -264,7 +304,20 @@ def _check_weights(name: str, policy: Any, missing: list[str], unexpected: list[
         )
 
 
-def _load_processors(checkpoint: Checkpoint, keep_renames: bool, fixed_prompts: bool) -> tuple[Any, Any]:
+def _step_overrides(checkpoint: Checkpoint, keep_renames: bool, fixed_prompts: bool) -> dict[str, dict[str, Any]]:
+    config, steps = checkpoint.config, _steps(checkpoint.directory)
+    overrides: dict[str, dict[str, Any]] = {"device_processor": {"device": str(config.device)}}
+    if not keep_renames:
+        overrides["rename_observations_processor"] = {"rename_map": {}}
+    if fixed_prompts:
+        overrides["tokenizer_processor"] = {"padding": "max_length"}
+    if getattr(config, "vlm_model_name", None) is not None:
+        # The backbone's place is written into both files; an override must reach both.
+        overrides.setdefault("tokenizer_processor", {})["tokenizer_name"] = config.vlm_model_name
+    return {name: value for name, value in overrides.items() if name in steps}
+
+
+def _load_processors(checkpoint: Checkpoint, overrides: dict[str, dict[str, Any]]) -> tuple[Any, Any]:
     from lerobot.policies.factory import make_pre_post_processors
 
     config, directory = checkpoint.config, checkpoint.directory
@@ -273,20 +326,9 @@ def _load_processors(checkpoint: Checkpoint, keep_renames: bool, fixed_prompts: 
             f"--policy.path={checkpoint.name} has no {_PREPROCESSOR}: it was saved by an old LeRobot. Run: "
             f"python -m lerobot.processor.migrate_policy_normalization --pretrained-path {checkpoint.name}"
         )
-    steps = _steps(directory)
-    overrides: dict[str, dict[str, Any]] = {"device_processor": {"device": str(config.device)}}
-    if not keep_renames:
-        overrides["rename_observations_processor"] = {"rename_map": {}}
-    if fixed_prompts:
-        overrides["tokenizer_processor"] = {"padding": "max_length"}
-    if "tokenizer_processor" in steps and getattr(config, "vlm_model_name", None) is not None:
-        # The backbone's place is written into both files; an override must reach both.
-        overrides.setdefault("tokenizer_processor", {})["tokenizer_name"] = config.vlm_model_name
     try:
         processors: tuple[Any, Any] = make_pre_post_processors(
-            config,
-            pretrained_path=str(directory),
-            preprocessor_overrides={name: value for name, value in overrides.items() if name in steps},
+            config, pretrained_path=str(directory), preprocessor_overrides=overrides
         )
     except UsageError:
         raise
@@ -321,37 +363,3 @@ def _check_statistics(checkpoint: Checkpoint, preprocessor: Any, postprocessor: 
             "without them the policy sees and does something else than in training. Save it again with its "
             "dataset's statistics."
         )
-
-
-@contextmanager
-def _remote_code(trusted: bool) -> Iterator[None]:
-    """Refuse code that comes with a model, whatever the policy's class asks for, unless the user allowed it."""
-    try:
-        from transformers import dynamic_module_utils
-    except ImportError:
-        yield
-        return
-    original = dynamic_module_utils.get_class_in_module
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UsageError(
-            "the checkpoint wants to run code that comes with it; look at that code, "
-            "then add --trust_remote_code=true"
-        )
-
-    if not trusted:
-        dynamic_module_utils.get_class_in_module = refuse
-    try:
-        yield
-    finally:
-        dynamic_module_utils.get_class_in_module = original
-
-
-def _hash_files(directory: Path) -> list[tuple[str, str]]:
-    hashes = []
-    for file in sorted(directory.rglob("*")):
-        if file.is_file() and file.suffix in (".json", ".safetensors", ".model", ".bin", ".txt"):
-            with file.open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
-            hashes.append((str(file.relative_to(directory)), digest))
-    return hashes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,20 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.policies.lerobot.kit import Kit
-from proctor.policies.lerobot.randomness import EpisodeRandomness, RowRandomness, torchs_own
-from proctor.policies.lerobot.ways import Way
+from proctor.policies.lerobot.randomness import (
+    EpisodeRandomness,
+    RowRandomness,
+    own_generators,
+    untouched_generators,
+)
+from proctor.policies.lerobot.state import take_apart
+from proctor.policies.lerobot.ways import OwnCopy, Way
 from proctor.policies.protocol import Window
 
-Draws = Literal["none", "rows", "torch"]
-"""Where random numbers come from: nowhere, each row's own generator, or torch's own set to the episode's."""
+Draws = Literal["none", "rows", "process"]
+"""Where random numbers come from: nowhere, each row's own generator, or those of the process, set to the
+episode's."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Row:
-    """An episode's memory: what its way keeps, and its random numbers once it has drawn any."""
+    """An episode's memory: what its way keeps, its random numbers once it has drawn any, and a kit of its own."""
 
     state: Any
     randomness: EpisodeRandomness | None = None
+    kit: Kit | None = None
 
 
 class Kits:
@@ -34,6 +43,10 @@ class Kits:
     def __init__(self, make: Callable[[], Kit]) -> None:
         self._make = make
         self._free: queue.SimpleQueue[Kit] = queue.SimpleQueue()
+
+    def new(self) -> Kit:
+        """Return a kit that nobody has used or will use."""
+        return self._make()
 
     def more(self) -> Kits:
         """Return kits of the same make, none of them used yet."""
@@ -75,14 +88,24 @@ class Forward:
     kits: Kits
     device: Any
     way: Way
-    draws: Draws = "torch"
+    draws: Draws = "process"
     rows: int = 1
     whole_chunks: bool = False
     recorded: bool = False
 
+    def begin(self, seed: int | None = None) -> Row:
+        """Return the memory of an episode before its first step."""
+        row = Row(self.way.begin(), None if seed is None else EpisodeRandomness(seed))
+        if isinstance(self.way, OwnCopy):
+            row.kit = self.kits.new()
+            row.kit.policy.reset()
+            # A policy may refer to itself; it is gone with its episode all the same.
+            weakref.finalize(row, take_apart, row.kit.policy).atexit = False
+        return row
+
     def __call__(self, windows: Sequence[Window], episodes: Sequence[Row]) -> list[NDArray[Any]]:
         """Return a chunk per window; every episode's randomness moves on."""
-        with self.kits.one() as kit, kit.inference():
+        with self._kit(episodes) as kit, kit.inference(), self._randomness(episodes):
             batches = [
                 kit.batch([window[place] for window in windows], self.rows)
                 for place in range(len(self.way.offsets))
@@ -90,24 +113,34 @@ class Forward:
             padding = [None] * (self.rows - len(windows))
             states = [*[episode.state for episode in episodes], *padding]
             if self.recorded:
-                chunks = kit.replay(lambda window: self.way.ask(window, states), batches)
+                chunks = kit.replay(lambda window: self.way.ask(kit.policy, window, states), batches)
             else:
-                with self._randomness([episode.randomness for episode in episodes]):
-                    chunks = self.way.ask(batches, states)
+                chunks = self.way.ask(kit.policy, batches, states)
             actions = self._actions(kit, chunks)
         return [actions[row].copy() for row in range(len(windows))]
+
+    @contextmanager
+    def _kit(self, episodes: Sequence[Row]) -> Iterator[Kit]:
+        own = episodes[0].kit
+        with self.kits.one() if own is None else nullcontext(own) as kit:
+            yield kit
 
     def _actions(self, kit: Kit, chunks: Any) -> NDArray[Any]:
         if self.whole_chunks:
             return kit.actions(chunks)
         return np.stack([kit.actions(chunks[:, step]) for step in range(chunks.shape[1])], axis=1)
 
-    def _randomness(self, given: Sequence[EpisodeRandomness | None]) -> AbstractContextManager[Any]:
-        if self.draws == "none":
-            return nullcontext()
-        episodes = [episode for episode in given if episode is not None]
-        if self.draws == "torch":
-            return torchs_own(episodes[0], self.device)
-        # Padding rows draw from nobody's generator.
-        padding = [EpisodeRandomness(0) for _ in range(self.rows - len(episodes))]
-        return RowRandomness([*episodes, *padding])
+    @contextmanager
+    def _randomness(self, rows: Sequence[Row]) -> Iterator[None]:
+        """Give each row what it may draw from; a draw from anywhere else is an error, not another result."""
+        episodes = [row.randomness for row in rows if row.randomness is not None]
+        with ExitStack() as stack:
+            if self.draws == "process":
+                stack.enter_context(own_generators(episodes[0], self.device))
+            elif not self.recorded:
+                stack.enter_context(untouched_generators(self.device))
+            if self.draws == "rows":
+                # Padding rows draw from nobody's generator.
+                padding = [EpisodeRandomness(0) for _ in range(self.rows - len(episodes))]
+                stack.enter_context(RowRandomness([*episodes, *padding]))
+            yield

@@ -1,14 +1,15 @@
 """From a simulator's arrays to a network's tensors and back: what one lane needs for itself.
 
-Processors keep state (a tokenizer its padding, a relative action the state it is relative to), so every lane has
-a pair of its own. On a GPU a lane also has a stream and page-locked memory: its copies run while another lane's
-forward pass does, and images are converted and normalised on the device.
+Policies and processors keep state (a scheduler its step, a tokenizer its padding, a relative action the state it
+is relative to), so every lane has its own, which share nothing but parameters. On a GPU a lane also has a stream
+and page-locked memory: its copies run while another lane's forward pass does, and images are converted and
+normalised on the device.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,21 +20,35 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import Observation
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.graph import Ask, Recording
+from proctor.policies.lerobot.state import copy_of
 from proctor.policies.lerobot.ways import ACTION
 
 
 class Kit:
-    """A lane's own processors, stream and staging memory."""
+    """A lane's own policy, processors, stream and staging memory.
 
-    def __init__(self, loaded: Loaded, environment: tuple[Any, Any], use_amp: bool) -> None:
+    Args:
+        loaded: what is copied, and never asked itself.
+        environment: LeRobot's processors between environment and policy.
+        written: parameters that the policy writes to, by name; these are not shared.
+    """
+
+    def __init__(self, loaded: Loaded, environment: tuple[Any, Any], written: Collection[str] = ()) -> None:
+        self.policy = copy_of(loaded.policy, written)
         # Together: a step of one may refer to a step of the other.
         self._pre, self._post, (self._env_pre, self._env_post) = copy.deepcopy(
             (loaded.preprocessor, loaded.postprocessor, environment)
         )
-        self._device, self._use_amp = loaded.device, use_amp
+        self._device = loaded.device
+        self._use_amp = bool(getattr(loaded.policy.config, "use_amp", False))
         self._stream = torch.cuda.Stream(loaded.device) if loaded.device.type == "cuda" else None
         self._staged: dict[str, torch.Tensor] = {}
         self._recording: Recording | None = None
+
+    @property
+    def processors(self) -> tuple[Any, ...]:
+        """The steps before and after the policy."""
+        return self._pre, self._post, self._env_pre, self._env_post
 
     @contextmanager
     def inference(self) -> Iterator[None]:

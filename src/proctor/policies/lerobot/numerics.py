@@ -15,19 +15,38 @@ from proctor.policies.lerobot.checkpoint import Loaded
 _LIBRARIES = ("torch", "lerobot", "transformers", "diffusers", "peft")
 
 
-def check_device(name: str | None) -> None:
-    """Refuse a device that is not here; LeRobot would silently take another."""
+def check_device(name: str | None, whose: str = "--policy.device") -> None:
+    """Refuse a device that is not here, or not known to give the same bits; LeRobot would silently take another.
+
+    Args:
+        name: the device; `None`: nobody asked for one.
+        whose: who asked for it, for the message.
+    """
     if name is None:
         return
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UsageError(f"--policy.device={name}: no such device. Use cpu, cuda or cuda:0.") from None
+        raise UsageError(f"{whose}={name}: no such device. Use cpu, cuda or cuda:0.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"{whose}={name}: policies run on cpu and cuda only. Use --policy.device=cpu.")
     if device.type == "cuda" and not torch.cuda.is_available():
         built = "" if torch.version.cuda else " (this torch is built without CUDA)"
-        raise UsageError(f"--policy.device={name}: torch in {sys.executable} sees no CUDA device{built}.")
+        raise UsageError(
+            f"{whose}={name}: torch in {sys.executable} sees no CUDA device{built}. Use --policy.device=cpu."
+        )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(f"--policy.device={name}: there are {torch.cuda.device_count()} CUDA devices.")
+        raise UsageError(f"{whose}={name}: there are {torch.cuda.device_count()} CUDA devices.")
+
+
+def device_notes(declared: str | None, used: str) -> list[str]:
+    """Return what to tell a user who named no device, where the policy runs elsewhere than its config says."""
+    if declared is None or torch.device(used).type == declared.partition(":")[0]:
+        return []
+    return [
+        f"the checkpoint's config says device={declared}, which torch in {sys.executable} does not have: "
+        f"it runs on {used}, where its actions can differ; --policy.device={used} says that this is meant"
+    ]
 
 
 def make_deterministic(device: Any) -> None:

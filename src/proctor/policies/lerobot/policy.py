@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
 if TYPE_CHECKING:
-    from proctor.policies.lerobot.rehearsal import Found
+    from proctor.policies.lerobot.checkpoint import Loaded
+    from proctor.policies.lerobot.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,8 @@ class LeRobotSettings(PolicySettings):
 
     OPEN: ClassVar[str | None] = "overrides"
 
-    # What these name is in the fingerprint, and what these choose in the spec's identity.
+    # Not identity as they are written: what these come to is in the policy's spec (the kind of device, the rows of
+    # a batch) and in its fingerprint (the config with every override, by content where one is a path).
     path: Annotated[str | None, EXECUTION, "directory or hub id of a checkpoint"] = None
     device: Annotated[
         str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
@@ -33,7 +36,9 @@ class LeRobotSettings(PolicySettings):
         int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
     ] = 0
     overrides: Annotated[
-        dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."
+        dict[str, Any],
+        EXECUTION,
+        "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ...",
     ] = field(default_factory=dict)
     trust_remote_code: Annotated[bool, EXECUTION, "as --trust_remote_code"] = False
 
@@ -43,9 +48,8 @@ class LeRobotPolicy(Policy):
 
     Settings = LeRobotSettings
 
-    def __init__(self, found: Found, spec: PolicySpec) -> None:
-        self._found, self._spec = found, spec
-        self._stochastic = found.forward.draws != "none"
+    def __init__(self, rehearsal: Rehearsal, spec: PolicySpec) -> None:
+        self._rehearsal, self._spec = rehearsal, spec
 
     @classmethod
     def check_installed(cls) -> None:
@@ -59,50 +63,70 @@ class LeRobotPolicy(Policy):
         """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.
         from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
+        from proctor.policies.lerobot.fingerprint import identify
         from proctor.policies.lerobot.fit import match_inputs
 
         started = time.monotonic()
         if not settings.path:
             raise UsageError("--policy.type=lerobot needs --policy.path=DIRECTORY or a hub id.")
         check_lerobot()
-        from proctor.policies.lerobot.kit import environment_processors
-        from proctor.policies.lerobot.numerics import check_device, identity_of, make_deterministic
-        from proctor.policies.lerobot.rehearsal import rehearse
+        from proctor.policies.lerobot.numerics import check_device, device_notes, identity_of, make_deterministic
 
         check_device(settings.device)
-        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device)
+        trusted = settings.trust_remote_code
+        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device, trusted)
         config = checkpoint.config
+        check_device(config.device, whose=f"{settings.path}: device")
         make_deterministic(config.device)
         keep_renames = not benchmark.sources
         keys, remarks = match_inputs(config, benchmark, checkpoint.own_renames if keep_renames else {})
+        if settings.device is None:
+            remarks += device_notes(checkpoint.declared_device, config.device)
         action_size = config.action_feature.shape[0]
         if action_size != benchmark.action_size:
             raise UsageError(
                 f"the checkpoint returns actions of {action_size} numbers, "
                 f"{benchmark.name} takes {benchmark.action_size}."
             )
-        loaded = load(
-            checkpoint,
-            keep_renames=keep_renames,
-            fixed_prompts=(settings.batch_size or 2 * (str(config.device) != "cpu")) > 1,
-            trust_remote_code=settings.trust_remote_code,
-        )
-        environment = environment_processors(benchmark.name, config)
-        found = rehearse(loaded, environment, benchmark, keys, settings.batch_size, started)
-        way = found.forward.way
+        several_rows = (settings.batch_size or 2 * (str(config.device) != "cpu")) > 1
+        loading = partial(load, checkpoint, keep_renames=keep_renames, fixed_prompts=several_rows)
+        with checkpoint.guard.watch():
+            loaded, rehearsal = cls._rehearsed(loading, settings.batch_size, benchmark, keys, started)
+        forward, known = rehearsal.forward, identify(checkpoint, loaded, settings.overrides)
         spec = PolicySpec(
             observation_keys=keys,
             action_size=action_size,
-            observation_offsets=way.offsets,
-            action_steps=way.steps,
-            stochastic=found.forward.draws != "none",
-            batch=found.forward.rows,
-            fingerprint=checkpoint.fingerprint(),
-            lanes=found.lanes,
-            identity={**identity_of(loaded), **_overridden(settings.overrides)},
-            notes=(*remarks, *found.notes),
+            observation_offsets=forward.way.offsets,
+            action_steps=forward.way.steps,
+            stochastic=forward.draws != "none",
+            batch=forward.rows,
+            fingerprint=known.fingerprint,
+            lanes=rehearsal.lanes,
+            reproducible=rehearsal.reproducible,
+            # By name: a resume that differs in one override is told in which, not only that hashes differ.
+            identity={
+                **identity_of(loaded),
+                **{f"override {name}": value for name, value in known.overrides.items()},
+            },
+            notes=(*remarks, *rehearsal.notes, *known.notes),
         )
-        return cls(found, spec)
+        return cls(rehearsal, spec)
+
+    @staticmethod
+    def _rehearsed(
+        load: Callable[[], Loaded], batch_size: int, benchmark: BenchmarkSpec, keys: Sequence[str], started: float
+    ) -> tuple[Loaded, Rehearsal]:
+        from proctor.policies.lerobot.kit import environment_processors
+        from proctor.policies.lerobot.rehearsal import WritesWeights, rehearse
+
+        loaded = load()
+        environment = environment_processors(benchmark.name, loaded.policy.config)
+        try:
+            return loaded, rehearse(loaded, environment, benchmark, keys, batch_size, started)
+        except WritesWeights as found:
+            # They are not what was saved any more.
+            loaded = load()
+            return loaded, rehearse(loaded, environment, benchmark, keys, 1, started, found.names)
 
     @property
     def spec(self) -> PolicySpec:
@@ -112,33 +136,26 @@ class LeRobotPolicy(Policy):
     @property
     def cost(self) -> Cost | None:
         """What the rehearsal measured."""
-        return self._found.cost
+        return self._rehearsal.cost
 
     def passes(self, sizes: Sequence[int]) -> list[Pass]:
         """Rehearse other batch sizes; on a CPU one row is the rule, whatever is asked."""
         from proctor.policies.lerobot.rehearsal import measure_passes
 
-        return measure_passes(self._found, sizes)
+        return measure_passes(self._rehearsal, sizes)
 
     def begin(self, task: Task) -> Memory:
         """Return an episode's memory before its first step."""
-        from proctor.policies.lerobot.forward import Row
-
-        return Row(self._found.forward.way.begin())
+        return self._rehearsal.forward.begin()
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         """Answer up to a batch of episodes in one forward pass."""
-        if self._stochastic:
+        if self._spec.stochastic:
             from proctor.policies.lerobot.randomness import EpisodeRandomness
 
             for memory, generator in zip(memories, generators, strict=True):
                 if memory.randomness is None:
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
-        return Actions(self._found.forward(windows, memories), memories)
-
-
-def _overridden(overrides: dict[str, Any]) -> dict[str, str]:
-    """Return the overrides by name: a resume that differs in one is told in which, not only that hashes differ."""
-    return {f"override {name}": str(value) for name, value in overrides.items()}
+        return Actions(self._rehearsal.forward(windows, memories), memories)

@@ -5,38 +5,68 @@ random function of torch that a policy calls is caught on its way (a torch funct
 thread that enters it) and drawn row by row: row i of a batch from the generator of the episode in row i.
 What an episode draws is then what it would have drawn alone after `torch.manual_seed(its seed)`.
 
-What cannot be split by row runs one episode at a time, with torch's own generator set to that episode's.
+What cannot be caught so (NumPy's and Python's generators, dropout inside a fused kernel, a draw that belongs to no
+row) runs one episode at a time, with the generators of the process set to that episode's. Whether anything
+slipped through is no guess: a generator that was drawn from is in another state.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class CannotSplit(Exception):
     """A random draw whose rows do not belong to one episode each."""
 
 
+class HiddenDraw(Exception):
+    """A random draw from a generator of the process, while several episodes may be using it."""
+
+
 class EpisodeRandomness:
-    """One episode's torch generators, one per device, all from one seed."""
+    """One episode's generators, all from one seed: torch's, one per device, and those of the process.
+
+    Attributes:
+        seed: what all begin with.
+        draws: how often torch's were drawn from, row by row.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self.seed, self.draws = seed, 0
         self._generators: dict[str, torch.Generator] = {}
+        self._process: tuple[Any, Any] | None = None
 
     def on(self, device: Any) -> torch.Generator:
         """Return the generator for a device; the same one each time, so that it moves on."""
-        name = str(torch.device(device))
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        name = str(device)
         if name not in self._generators:
             self._generators[name] = torch.Generator(device=name).manual_seed(self.seed)
         return self._generators[name]
+
+    @property
+    def process(self) -> tuple[Any, Any]:
+        """The states of Python's and NumPy's generators; at first as `set_seed` of LeRobot leaves them."""
+        if self._process is None:
+            self._process = (
+                random.Random(self.seed).getstate(),
+                np.random.RandomState(self.seed % 2**32).get_state(),
+            )
+        return self._process
+
+    @process.setter
+    def process(self, states: tuple[Any, Any]) -> None:
+        self._process = states
 
 
 _SIZED = (torch.randn, torch.rand, torch.randint, torch.randperm)
@@ -68,6 +98,8 @@ class RowRandomness(TorchFunctionMode):  # type: ignore[misc]
         draw = _DRAWS.get(func)
         if draw is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
+        for row in self._rows:
+            row.draws += 1
         return draw(self._rows, func, args, {name: value for name, value in kwargs.items() if name != "generator"})
 
 
@@ -156,48 +188,54 @@ _DRAWS: dict[Any, Any] = {
 }
 
 
-class DrawFinder(TorchDispatchMode):  # type: ignore[misc]
-    """Notes every random operation that really runs, and whether it had a generator of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.draws = 0
-        self.without_generator: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags and not _is_off(str(func), args, kwargs):
-            self.draws += 1
-            values = [*args, *kwargs.values()]
-            if not any(isinstance(value, torch.Generator) for value in values):
-                self.without_generator.append(str(func))
-        return func(*args, **kwargs)
-
-
-def _is_off(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether an operation that may draw does not: dropout in evaluation, and attention for its dropout."""
-    if "dropout" in name:
-        return (args[2] if len(args) > 2 else kwargs.get("train", True)) is False
-    return "attention" in name
-
-
 _GLOBAL = threading.Lock()
 
 
 @contextmanager
-def torchs_own(episode: EpisodeRandomness, device: Any) -> Iterator[None]:
-    """Within it, torch's own generators are the episode's; one episode at a time in a process."""
+def own_generators(episode: EpisodeRandomness, device: Any) -> Iterator[None]:
+    """Within it, the generators of the process are the episode's; one episode at a time."""
     with _GLOBAL:
-        globals_ = [torch.default_generator]
-        if torch.device(device).type == "cuda":
-            globals_.append(torch.cuda.default_generators[torch.device(device).index or 0])
-        before = [generator.get_state() for generator in globals_]
-        own = [episode.on(generator.device) for generator in globals_]
-        for generator, mine in zip(globals_, own, strict=True):
+        of_torch = _torchs(device)
+        own = [episode.on(generator.device) for generator in of_torch]
+        before = (random.getstate(), np.random.get_state(), [generator.get_state() for generator in of_torch])
+        random.setstate(episode.process[0])
+        np.random.set_state(episode.process[1])
+        for generator, mine in zip(of_torch, own, strict=True):
             generator.set_state(mine.get_state())
         try:
             yield
         finally:
-            for generator, mine, old in zip(globals_, own, before, strict=True):
+            episode.process = random.getstate(), np.random.get_state()
+            random.setstate(before[0])
+            np.random.set_state(before[1])
+            for generator, mine, old in zip(of_torch, own, before[2], strict=True):
                 mine.set_state(generator.get_state())
                 generator.set_state(old)
+
+
+@contextmanager
+def untouched_generators(device: Any) -> Iterator[None]:
+    """Raise `HiddenDraw` if anything within it draws from a generator of the process."""
+    before = _states(device)
+    yield
+    drawn = [name for name, state in _states(device).items() if state != before[name]]
+    if drawn:
+        raise HiddenDraw(
+            f"the policy drew random numbers from the generator of {' and '.join(drawn)}, which it had not done "
+            "when it was rehearsed; they would depend on the other episodes"
+        )
+
+
+def _states(device: Any) -> dict[str, Any]:
+    of_numpy: Any = np.random.get_state()
+    states: dict[str, Any] = {"Python": random.getstate(), "NumPy": (of_numpy[1].tobytes(), *of_numpy[2:])}
+    for generator in _torchs(device):
+        states[f"torch ({generator.device})"] = generator.get_state().numpy().tobytes()
+    return states
+
+
+def _torchs(device: Any) -> list[Any]:
+    device = torch.device(device)
+    if device.type != "cuda":
+        return [torch.default_generator]
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]

@@ -1,8 +1,9 @@
 """Before the first episode: find out, on made-up observations, how a policy may be asked.
 
 Nothing is believed from a policy's type. LeRobot's own loop (preprocess, `select_action`, postprocess, at every
-step) is run on a copy for a little more than a chunk; the quickest way whose actions are bit for bit the same is
-taken. So are the largest batch whose rows do not influence each other, and lanes that do not either.
+step) is run for two episodes, each on a copy of its own, over several forward passes. The quickest way is taken
+that, asked for both in turns, acts the same bit for bit and leaves everything in the same state (`proof`). So are
+the largest batch whose rows do not influence each other, and lanes that do not either.
 """
 
 from __future__ import annotations
@@ -10,40 +11,47 @@ from __future__ import annotations
 import dataclasses
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Observation
+from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.machine.cores import usable_cores
 from proctor.policies.lerobot.checkpoint import Loaded
-from proctor.policies.lerobot.forward import Forward, Kits, Row
+from proctor.policies.lerobot.forward import Forward, Kits
 from proctor.policies.lerobot.kit import Kit
-from proctor.policies.lerobot.randomness import CannotSplit, DrawFinder, EpisodeRandomness, torchs_own
-from proctor.policies.lerobot.ways import Chunk, Ensemble, OwnCopy, Way, copy_with_shared_weights
-from proctor.policies.protocol import Cost, Pass, Window
+from proctor.policies.lerobot.proof import MadeUp, OwnLoop, own_loop, proved
+from proctor.policies.lerobot.randomness import CannotSplit
+from proctor.policies.lerobot.state import shared_part, weights_of
+from proctor.policies.lerobot.ways import Chunk, Ensemble, OwnCopy, Way
+from proctor.policies.protocol import Cost, Pass
 
-_SEED = 7
-_LONGEST_CHUNK = 400
+_EPISODES = 2
 _GPU_BATCH = 16
 _GPU_LANES = 2
 _TIMED_PASSES = 7
-_PROMPTS = ("pick", "push the puck to the goal", "open the drawer, then put the green cube into it")
+
+
+class WritesWeights(Exception):
+    """The policy changed parameters while it acted: what was loaded is not what was saved any more."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = frozenset(names)
 
 
 @dataclass
-class Found:
+class Rehearsal:
     """What the rehearsal came to."""
 
     forward: Forward
     lanes: int
     cost: Cost | None
     make_up: MadeUp
+    reproducible: bool
     notes: list[str] = field(default_factory=list)
 
 
@@ -54,7 +62,8 @@ def rehearse(
     keys: Sequence[str],
     batch_size: int,
     started: float,
-) -> Found:
+    written: Collection[str] = (),
+) -> Rehearsal:
     """Find way, randomness, batch and lanes.
 
     Args:
@@ -64,12 +73,19 @@ def rehearse(
         keys: the observations that the policy looks at.
         batch_size: rows wanted in a forward pass; 0: by the device.
         started: when loading began, for the cost.
+        written: parameters that the policy is known to write to.
+
+    Raises:
+        WritesWeights: it writes to others; it has to be loaded again.
     """
     make_up = MadeUp(benchmark, keys)
-    use_amp = bool(getattr(loaded.policy.config, "use_amp", False))
-    kits = Kits(lambda: Kit(loaded, environment, use_amp))
-    truth, steps = own_loop(loaded, kits, make_up)
-    forward, notes = _choose_way(loaded, kits, make_up, truth, steps)
+    kits = Kits(lambda: Kit(loaded, environment, written))
+    weights = weights_of(loaded.policy)
+    loops = [own_loop(kits.new(), loaded.device, make_up, episode) for episode in range(_EPISODES)]
+    forward, is_proved, notes = _choose_way(loaded, kits, make_up, loops, written)
+    after = weights_of(loaded.policy)
+    if changed := {name for name, total in weights.items() if after[name] != total}:
+        raise WritesWeights(changed)
     on_gpu = loaded.device.type == "cuda"
     notes += _choose_rows(forward, make_up, batch_size or (_GPU_BATCH if on_gpu else 1))
     if on_gpu:
@@ -77,111 +93,39 @@ def rehearse(
     lanes, act, side_by_side = _choose_lanes(forward, make_up, on_gpu)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     cost = None if on_gpu else Cost(time.monotonic() - started, act, side_by_side, memory)
-    return Found(forward, lanes, cost, make_up, notes)
-
-
-class MadeUp:
-    """Observations of the right shapes and nothing else."""
-
-    def __init__(self, benchmark: BenchmarkSpec, keys: Sequence[str]) -> None:
-        self._features = {key: benchmark.every[key] for key in keys}
-
-    def at(self, step: int, episode: int = 0) -> Observation:
-        """Return the observation of a step; the same one each time."""
-        generator = np.random.default_rng((episode, step))
-        observation: Observation = {"task": _PROMPTS[episode % len(_PROMPTS)]}
-        for key, feature in self._features.items():
-            if feature.dtype == "uint8":
-                observation[key] = generator.integers(0, 256, feature.shape, dtype=np.uint8)
-            else:
-                observation[key] = generator.uniform(-1, 1, feature.shape).astype(feature.dtype)
-        return observation
-
-    def window(self, step: int, offsets: Sequence[int], episode: int = 0) -> Window:
-        """Return the window at a step."""
-        return tuple(self.at(max(0, step + offset), episode) for offset in offsets)
-
-
-def own_loop(loaded: Loaded, kits: Kits, make_up: MadeUp) -> tuple[list[NDArray[Any]], int | None]:
-    """Run LeRobot's own loop on a copy until its second forward pass.
-
-    Returns the actions, and how many of them one forward pass gave; `None` if that never came to an end.
-    """
-    own = copy_with_shared_weights(loaded.policy)
-    own.reset()
-    passes = 0
-
-    def count(module: Any, inputs: Any) -> None:
-        nonlocal passes
-        passes += 1
-
-    actions: list[NDArray[Any]] = []
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(count)
-    try:
-        with kits.one() as kit, kit.inference(), torchs_own(EpisodeRandomness(_SEED), loaded.device):
-            for step in range(_LONGEST_CHUNK):
-                batch = kit.batch([make_up.at(step)], rows=1)
-                before, passes = passes, 0
-                actions.append(kit.actions(own.select_action(batch))[0])
-                if step and passes:
-                    return actions, step
-                passes += before
-    finally:
-        hook.remove()
-    return actions, None
+    return Rehearsal(forward, lanes, cost, make_up, is_proved, notes)
 
 
 def _choose_way(
-    loaded: Loaded, kits: Kits, make_up: MadeUp, truth: list[NDArray[Any]], steps: int | None
-) -> tuple[Forward, list[str]]:
+    loaded: Loaded, kits: Kits, make_up: MadeUp, loops: Sequence[OwnLoop], written: Collection[str]
+) -> tuple[Forward, bool, list[str]]:
+    """Return the quickest way that is proved to act as LeRobot's loop, whether one was, and what to tell."""
+    config = loaded.policy.config
     candidates: list[Way] = []
-    if getattr(loaded.policy.config, "temporal_ensemble_coeff", None) is not None:
+    reason = "a forward pass does not always give the same number of actions"
+    if written:
+        reason = f"it writes to its own weights: {min(written)}"
+    elif getattr(config, "temporal_ensemble_coeff", None) is not None:
         candidates.append(Ensemble(loaded.policy))
-    elif steps is not None:
-        candidates.append(Chunk(loaded.policy, steps))
-    reason = "one forward pass never used up its actions"
+    elif loops[0].steps is not None:
+        candidates.append(Chunk(config, loops[0].steps))
     for way in candidates:
-        try:
-            forward = _with_draws(Forward(kits, loaded.device, way), make_up)
-            if _equal_to_truth(forward, make_up, truth):
-                return _with_whole_chunks(forward, make_up), []
-            reason = "it keeps more in mind between steps than the observations of its window"
-        except Exception as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    forward = _with_draws(Forward(kits, loaded.device, OwnCopy(loaded.policy)), make_up)
+        forward, reason = proved(Forward(kits, loaded.device, way), make_up, loops)
+        if forward is not None:
+            return _with_whole_chunks(forward, make_up), True, []
+    slow = Forward(kits, loaded.device, OwnCopy())
     note = (
-        f"{loaded.policy.config.type}: every episode gets a copy of the policy with shared weights and is drawn "
-        f"at every step, one episode per forward pass, which is slower ({reason})"
+        f"{config.type}: every episode gets a copy of the policy of its own and is drawn at every step, one "
+        f"episode per forward pass, which is slower ({reason})"
     )
-    return forward, [note]
-
-
-def _rehearsed(forward: Forward, seed: int = _SEED) -> Row:
-    return Row(forward.way.begin(), EpisodeRandomness(seed))
-
-
-def _with_draws(forward: Forward, make_up: MadeUp) -> Forward:
-    """Find out whether the policy draws random numbers, and whether each row can draw its own."""
-    by_rows = dataclasses.replace(forward, draws="rows")
-    finder = DrawFinder()
-    try:
-        with finder:
-            by_rows([make_up.window(0, forward.way.offsets)], [_rehearsed(forward)])
-    except CannotSplit:
-        return dataclasses.replace(forward, draws="torch")
-    if not finder.draws:
-        return dataclasses.replace(forward, draws="none")
-    return dataclasses.replace(forward, draws="torch" if finder.without_generator else "rows")
-
-
-def _equal_to_truth(forward: Forward, make_up: MadeUp, truth: list[NDArray[Any]]) -> bool:
-    row, way = _rehearsed(forward), forward.way
-    for ask in range(0, len(truth), way.steps):
-        (chunk,) = forward([make_up.window(ask, way.offsets)], [row])
-        expected = np.stack(truth[ask : ask + way.steps])
-        if chunk[: len(expected)].tobytes() != expected.tobytes():
-            return False
-    return True
+    forward, doubt = proved(slow, make_up, loops)
+    if forward is not None:
+        return forward, True, [note]
+    doubt_note = (
+        f"{config.type}: not reproducible: with the same observations and seeds it does not act as it did before "
+        f"({doubt}), so what it does depends on more than its episode"
+    )
+    return slow, False, [note, doubt_note]
 
 
 def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
@@ -190,7 +134,8 @@ def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
     window = [make_up.window(0, forward.way.offsets)]
     try:
         same = (
-            whole(window, [_rehearsed(whole)])[0].tobytes() == forward(window, [_rehearsed(forward)])[0].tobytes()
+            whole(window, [whole.begin(_EPISODES)])[0].tobytes()
+            == forward(window, [forward.begin(_EPISODES)])[0].tobytes()
         )
     except Exception:
         same = False  # a step of the postprocessor takes one action at a time only
@@ -199,7 +144,7 @@ def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
 
 def _choose_rows(forward: Forward, make_up: MadeUp, wanted: int) -> list[str]:
     """Set the largest batch, up to `wanted`, in which no row depends on its neighbours or its place."""
-    if isinstance(forward.way, OwnCopy) or forward.draws == "torch":
+    if isinstance(forward.way, OwnCopy) or forward.draws == "process":
         return []
     rows = wanted
     while rows > 1:
@@ -219,7 +164,7 @@ def _choose_rows(forward: Forward, make_up: MadeUp, wanted: int) -> list[str]:
 def _rows_are_independent(forward: Forward, make_up: MadeUp, rows: int) -> bool:
     def ask(order: Sequence[int]) -> list[bytes]:
         windows = [make_up.window(0, forward.way.offsets, episode) for episode in order]
-        return [chunk.tobytes() for chunk in forward(windows, [_rehearsed(forward, seed) for seed in order])]
+        return [chunk.tobytes() for chunk in forward(windows, [forward.begin(seed) for seed in order])]
 
     first = list(range(rows))
     expected = ask(first)
@@ -243,7 +188,7 @@ def _recorded_if_equal(forward: Forward, make_up: MadeUp) -> Forward:
     def ask(one: Forward, first: int) -> list[bytes]:
         order = [episodes[first + place] for place in range(forward.rows)]
         windows = [make_up.window(first, one.way.offsets, episode) for episode in order]
-        return [chunk.tobytes() for chunk in one(windows, [_rehearsed(one, seed) for seed in order])]
+        return [chunk.tobytes() for chunk in one(windows, [one.begin(seed) for seed in order])]
 
     expected = [ask(forward, first) for first in (0, 1, forward.rows)]
     with forward.kits.several(_GPU_LANES) as kits:
@@ -265,17 +210,17 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
 
     def ask(episode: int) -> bytes:
         window = make_up.window(0, forward.way.offsets, episode)
-        return forward([window], [_rehearsed(forward, episode)])[0].tobytes()
+        return forward([window], [forward.begin(episode)])[0].tobytes()
 
     expected, begun = [ask(0)], time.monotonic()
     expected.append(ask(1))
     single = time.monotonic() - begun
     if on_gpu:
         # What an episode remembers lies on the device; only one stream may use it.
-        lanes = _GPU_LANES if isinstance(forward.way, Chunk) and forward.draws != "torch" else 1
+        lanes = _GPU_LANES if isinstance(forward.way, Chunk) and forward.draws != "process" else 1
     else:
-        lanes = 1 if forward.draws == "torch" else usable_cores()
-    if lanes == 1:
+        lanes = 1 if forward.draws == "process" else usable_cores()
+    if lanes == 1 or _lanes_meet(forward.kits):
         return 1, single, 1.0
     expected += [ask(episode) for episode in range(2, lanes)]
     with ThreadPoolExecutor(lanes) as pool:
@@ -289,10 +234,16 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
     return (lanes, single, max(1.0, lanes * single / together)) if same else (1, single, 1.0)
 
 
-def measure_passes(found: Found, sizes: Sequence[int]) -> list[Pass]:
+def _lanes_meet(kits: Kits) -> bool:
+    """Whether two lanes hold something that both could change: then one pass at a time."""
+    with kits.several(2) as (one, other):
+        return shared_part((one.policy, one.processors), (other.policy, other.processors)) is not None
+
+
+def measure_passes(found: Rehearsal, sizes: Sequence[int]) -> list[Pass]:
     """Return what full batches take, of the sizes whose rows are independent; the rehearsed one always is."""
     on_gpu = found.forward.device.type == "cuda"
-    one_at_a_time = isinstance(found.forward.way, OwnCopy) or found.forward.draws == "torch"
+    one_at_a_time = isinstance(found.forward.way, OwnCopy) or found.forward.draws == "process"
     wanted = sorted({*sizes, found.forward.rows}) if on_gpu and not one_at_a_time else [found.forward.rows]
     passes = []
     for rows in wanted:
@@ -314,7 +265,7 @@ def _timed(forward: Forward, make_up: MadeUp, lanes: int) -> Pass:
 
     def ask(_: int) -> float:
         begun = time.monotonic()
-        forward(windows, [_rehearsed(forward, seed) for seed in range(forward.rows)])
+        forward(windows, [forward.begin(seed) for seed in range(forward.rows)])
         return time.monotonic() - begun
 
     ask(0)
