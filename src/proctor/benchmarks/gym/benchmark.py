@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Simulator, Task
-from proctor.config.settings import AtLeast, EnvSettings
+from proctor.config.settings import AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ class GymSettings(EnvSettings):
     """`--env.*` of any Gymnasium environment."""
 
     package: Annotated[str, "packages to import, which register the task; comma list [the task's namespace]"] = ""
-    kwargs: Annotated[dict[str, Any], "arguments of the environment: --env.kwargs.name=value"] = field(
-        default_factory=dict
-    )
+    kwargs: Annotated[
+        dict[str, Any], Locates("values"), "arguments of the environment: --env.kwargs.name=value"
+    ] = field(default_factory=dict)
     episode_length: Annotated[int, AtLeast(0), "step limit; 0: the environment's own"] = 0
     success_key: Annotated[str, "entry of info that tells success, a.b inside another [is_success, success]"] = ""
     metrics: Annotated[str, "numbers in info to store with each episode; comma list"] = ""

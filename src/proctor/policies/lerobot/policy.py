@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Task
-from proctor.config.settings import EXECUTION, AtLeast, PolicySettings
+from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
@@ -29,7 +29,9 @@ class LeRobotSettings(PolicySettings):
         int, AtLeast(0), "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
     ] = 0
     overrides: Annotated[
-        dict[str, Any], "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ..."
+        dict[str, Any],
+        Locates("values"),
+        "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ...",
     ] = field(default_factory=dict)
     trust_remote_code: Annotated[bool, EXECUTION, "as --trust_remote_code"] = False
 
