@@ -31,6 +31,10 @@ WINDOW = "proctor/window"
 """How many steps each array holds, oldest first; more than one adds a leading axis."""
 
 
+STEP = "proctor/step"
+"""Which step of its episode a message is of, from 0: by this a client proves that it sends every step."""
+
+
 def metadata_of(spec: PolicySpec, benchmark: str, cpu: str) -> dict[str, Any]:
     """Return the metadata that a server begins each connection with."""
     return {SERVED: {"version": proctor.__version__, "benchmark": benchmark, "cpu": cpu, "spec": spec.to_wire()}}
