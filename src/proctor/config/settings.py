@@ -69,7 +69,7 @@ class EnvSettings:
 class PolicySettings:
     """The policy (`--policy.*`); each kind extends it with its own flags."""
 
-    type: Annotated[str, "kind of policy; found from --policy.path where that is given"] = ""
+    type: Annotated[str, Locates("source"), "kind of policy; found from --policy.path where that is given"] = ""
     path: Annotated[
         str | None,
         Locates("checkpoint"),

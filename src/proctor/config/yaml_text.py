@@ -48,8 +48,9 @@ def parse_yaml(text: str) -> Any:
     if _HALF_CHARACTER.search(text) and len(text) <= _SLOW_BYTES:
         loader = yaml.SafeLoader
     try:
-        _check_size(text, loader)
-        return yaml.load(text, loader)
+        plain = str(text)  # the parser in C takes no text of a class of our own
+        _check_size(plain, loader)
+        return yaml.load(plain, loader)
     except TooLargeError:
         raise
     # The constructors of numbers and dates raise errors of their own.
