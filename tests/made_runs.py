@@ -85,5 +85,5 @@ def make_run(
         table.set_meta("tasks", [task.to_wire() for task in tasks])
         table.set_meta("reproducible", True)
         table.write(records)
-    directory.write_config({"policy": {"type": "python", "path": f"{path.name}.py:Policy"}})
+    directory.write_config({"policy": {"type": "python", "path": f"{path.name}.py:Policy"}, "eval": {}})
     return path

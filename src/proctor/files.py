@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,7 +35,7 @@ def check_regular(path: Path, *, follow: bool = True) -> None:
     """
     try:
         mode = path.stat(follow_symlinks=follow).st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink():
             raise NotRegularError(f"{path} is a link to nothing") from None
         return
@@ -118,26 +118,28 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def special_file_in(directory: Path) -> str | None:
-    """Say which entry of a directory would make a writer wait, or write elsewhere; `None` if all are its own.
+def special_file_in(directory: Path, folders: Sequence[str]) -> str | None:
+    """Say what in these folders of a directory would make a writer wait, or write elsewhere; `None`: nothing.
 
     Links that stay inside are fine: packages that log into a run make some.
     """
     root = directory.resolve()
-    for folder, folders, names in os.walk(directory, onerror=None):
-        for name in (*folders, *names):
-            entry = Path(folder, name)
-            try:
-                mode = entry.lstat().st_mode
-                if stat.S_ISLNK(mode):
-                    if not entry.resolve().is_relative_to(root):
-                        return f"{entry} is a link that leads out of {directory}"
-                elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    return f"{entry} is {_kind(mode)}"
-            except FileNotFoundError:
-                continue  # gone meanwhile
-            except (OSError, RuntimeError):
+    waiting = [directory / name for name in folders]
+    while waiting:
+        entry = waiting.pop()
+        try:
+            mode = entry.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                waiting += [Path(found.path) for found in os.scandir(entry)]
+            elif stat.S_ISLNK(mode):
+                if not entry.resolve(strict=True).is_relative_to(root):
+                    return f"{entry} is a link that leads out of {directory}"
+            elif not stat.S_ISREG(mode):
+                return f"{entry} is {_kind(mode)}"
+        except (OSError, RuntimeError):
+            if entry.is_symlink():
                 return f"{entry} is a link that leads nowhere"
+            continue  # not there, or gone meanwhile
     return None
 
 
@@ -148,7 +150,7 @@ def as_written_by_proctor(path: Path) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, OSError) as error:
         reason = clip(f"{type(error).__name__}: {error}")
-        raise StoreError(f"{path} is not as Proctor writes it ({reason}).") from error
+        raise StoreError(f"{path} is not as Proctor writes it ({reason}).") from None
 
 
 def clip(value: Any, most: int = 200) -> str:

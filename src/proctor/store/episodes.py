@@ -6,16 +6,19 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
+from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
 from proctor.store.filesystem import is_network
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.meta import fault_in
+from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord
 from proctor.store.rewards import RewardCurve, unpack_rewards
+from proctor.store.videos import check_place
 
 SCHEMA_VERSION = 3
 
@@ -66,6 +69,12 @@ CREATE TABLE sessions (
 CREATE TABLE notes (told_at REAL NOT NULL, message TEXT NOT NULL);
 """
 
+_MOST_BYTES = 16 << 20
+"""Of one value in a table."""
+
+_MOST_ROWS = 4 * MOST_EPISODES
+"""Of one table: attempts and notes may be more than there are episodes."""
+
 _JSON_COLUMNS = ("metrics", "timing")
 _COLUMNS = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
@@ -87,11 +96,14 @@ class EpisodeTable:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        _check_files(path, follow=read_only)
         with _explained(path):
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={_reading(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
         try:
+            self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
+            self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
             if not read_only:
                 with _explained(path):
                     self._prepare()
@@ -101,6 +113,11 @@ class EpisodeTable:
                     f"{path} has schema version {version}, this Proctor reads {SCHEMA_VERSION}. "
                     "Use the Proctor version that wrote it, or a new --output_dir."
                 )
+            with _explained(path):
+                _check_schema(self._db, path)
+                _check_types(self._db, path)
+            if not read_only:
+                self._db.set_progress_handler(None, 0)  # its tables are ours, and it may write for days
         except StoreError:
             self._db.close()
             raise
@@ -111,8 +128,7 @@ class EpisodeTable:
         self._db.execute("PRAGMA synchronous=FULL")
         if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             with self._transaction():
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
+                _create(self._db)
                 self._put_meta("schema_version", SCHEMA_VERSION)
 
     def __enter__(self) -> EpisodeTable:
@@ -138,7 +154,16 @@ class EpisodeTable:
         """Return a stored value, or `None`."""
         with _explained(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        if row is None:
+            return None
+        try:
+            value = parse_json(row[0])
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{self.path}: '{clip(key)}' cannot be read: {clip(str(error))}.") from None
+        fault = fault_in(key, value)
+        if fault is not None:
+            raise StoreError(f"{self.path}: '{key}' is {clip(value, 40)}; it {fault}. It is not read.")
+        return value
 
     def set_meta(self, key: str, value: Any) -> None:
         """Store a JSON value under `key`."""
@@ -167,16 +192,24 @@ class EpisodeTable:
 
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that ended, in no particular order."""
+        rows = self._all(f"SELECT {', '.join(_COLUMNS)} FROM episodes")
+        with as_written_by_proctor(self.path):
+            records = [_record(row) for row in rows]
+        for record in records:
+            check_place(self.path, record.key, record.video_path)
+        return records
+
+    def _all(self, statement: str) -> list[Any]:
+        """Return the rows of a table, of which there are no more than a run can have."""
         with _explained(self.path):
-            rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes").fetchall()
-        return [_record(row) for row in rows]
+            rows = self._db.execute(statement).fetchmany(_MOST_ROWS + 1)
+        if len(rows) > _MOST_ROWS:
+            raise StoreError(f"{self.path} has more than {_MOST_ROWS:,} rows in one table. It is not read.")
+        return rows
 
     def endings(self) -> list[Ended]:
         """Return how every episode ended, in no particular order: less than `records`, and quicker."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index, status, success, ended_at FROM episodes"
-            ).fetchall()
+        rows = self._all("SELECT task_group, task_id, episode_index, status, success, ended_at FROM episodes")
         return [
             Ended(EpisodeKey(group, task, index), status, None if success is None else bool(success), at)
             for group, task, index, status, success, at in rows
@@ -194,10 +227,9 @@ class EpisodeTable:
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt that came to nothing, in the order in which they ended."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index, number, reason, worker FROM attempts ORDER BY ended_at"
-            ).fetchall()
+        rows = self._all(
+            "SELECT task_group, task_id, episode_index, number, reason, worker FROM attempts ORDER BY ended_at"
+        )
         return [Attempt(EpisodeKey(*row[:3]), *row[3:]) for row in rows]
 
     def add_note(self, message: str) -> None:
@@ -207,15 +239,11 @@ class EpisodeTable:
 
     def notes(self) -> list[Note]:
         """Return what the user was told, oldest first."""
-        with _explained(self.path):
-            return [Note(*row) for row in self._db.execute("SELECT * FROM notes ORDER BY told_at")]
+        return [Note(*row) for row in self._all("SELECT * FROM notes ORDER BY told_at")]
 
     def finished_keys(self) -> set[EpisodeKey]:
         """Return the episodes that need not run again: errors are tried anew."""
-        with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT task_group, task_id, episode_index FROM episodes WHERE status = 'finished'"
-            ).fetchall()
+        rows = self._all("SELECT task_group, task_id, episode_index FROM episodes WHERE status = 'finished'")
         return {EpisodeKey(*row) for row in rows}
 
     def begin_session(self, workers: int) -> int:
@@ -235,11 +263,11 @@ class EpisodeTable:
 
     def sessions(self) -> list[Session]:
         """Return every session. One that was killed counts until the last episode that it finished."""
+        rows = self._all(
+            "SELECT started_at, ended_at, coalesce(workers, 0), coalesce(startup, 0), "
+            "coalesce((SELECT min(started_at) FROM sessions t WHERE t.id > s.id), 9e99) FROM sessions s"
+        )
         with _explained(self.path):
-            rows = self._db.execute(
-                "SELECT started_at, ended_at, coalesce(workers, 0), coalesce(startup, 0), "
-                "coalesce((SELECT min(started_at) FROM sessions t WHERE t.id > s.id), 9e99) FROM sessions s"
-            ).fetchall()
             found = []
             for start, end, workers, startup, following in rows:
                 last = self._db.execute(
@@ -294,6 +322,7 @@ class EpisodeTable:
 
 def is_begun(path: Path) -> bool:
     """Whether a file holds tables. One that cannot be read counts: opening it says what is wrong."""
+    _check_files(path, follow=True)
     if not path.exists():
         return False
     try:
@@ -318,12 +347,72 @@ def _reading(path: Path) -> str:
     return "ro&readonly_shm=1" if index.exists() else "ro"
 
 
+def _check_files(path: Path, *, follow: bool) -> None:
+    """Refuse what SQLite would wait for, or write to elsewhere."""
+    try:
+        for kind in ("", "-wal", "-shm", "-journal"):
+            check_regular(path.with_name(f"{path.name}{kind}"), follow=follow and not kind)
+    except OSError as error:
+        raise StoreError(f"{clip(str(error), 500)}. It is not read.") from None
+
+
+class _Budget:
+    """How much SQLite may do for somebody who reads: more than any run needs, and never without an end."""
+
+    STEP = 1_000_000
+
+    def __init__(self, path: Path) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = 0
+        # In instructions of SQLite's machine, of which a row takes some dozens and a byte less than one.
+        self._left = 200 * self.STEP + 20 * min(size, 1 << 30)
+
+    def spend(self) -> int:
+        """Take a step; anything but 0 ends the query."""
+        self._left -= self.STEP
+        return self._left < 0
+
+
+def _create(database: sqlite3.Connection) -> None:
+    for statement in _SCHEMA.split(";"):
+        database.execute(statement)
+
+
+def _check_schema(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse tables that are not ours: a view or trigger in their place can compute, or say, anything."""
+    with closing(sqlite3.connect(":memory:")) as ours:
+        _create(ours)
+        wanted = _objects(ours)
+    if _objects(database) != wanted:
+        raise StoreError(f"{path} has other tables than Proctor writes. It is not read.")
+
+
+def _check_types(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse values of other types than their columns are declared with: SQLite itself keeps whatever comes."""
+    for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        columns = database.execute('SELECT name, lower(type), "notnull" FROM pragma_table_info(?)', (table,))
+        wrong = " OR ".join(
+            f"typeof({name}) NOT IN ('{kind}', '{kind if needed else 'null'}')" for name, kind, needed in columns
+        )
+        if database.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():
+            raise StoreError(f"{path}: a value in {table} is not of its column's type. It is not read.")
+
+
+def _objects(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    rows = database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchmany(1000)
+    return {(kind, name, " ".join(sql.split())) for kind, name, sql in rows}
+
+
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            raise StoreError(f"{path} takes more work to read than any run does. It is not read.") from None
         hint = "Free some space" if "full" in str(error) else "Check the disk and its permissions"
         raise StoreError(
             f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
@@ -341,6 +430,8 @@ def _row(record: EpisodeRecord) -> tuple[Any, ...]:
 def _record(row: tuple[Any, ...]) -> EpisodeRecord:
     wire = dict(zip(_COLUMNS, row, strict=True))
     for column in _JSON_COLUMNS:
-        wire[column] = json.loads(wire[column])
+        wire[column] = parse_json(wire[column])
+        if not isinstance(wire[column], dict):
+            raise ValueError(f"{column} are {clip(wire[column], 40)}")
     wire["success"] = None if wire["success"] is None else bool(wire["success"])
     return EpisodeRecord(**wire)

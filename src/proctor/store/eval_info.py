@@ -14,6 +14,7 @@ from proctor.benchmarks.protocol import Task
 from proctor.stats.intervals import CONFIDENCE, Rate
 from proctor.stats.macro import clustered, stratified
 from proctor.store.records import SPANS, EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.videos import video_place
 
 _PER_EPISODE = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
@@ -113,7 +114,7 @@ def _aggregate(records: Sequence[EpisodeRecord], directory: Path) -> dict[str, A
 
 
 def _videos(records: Iterable[EpisodeRecord], directory: Path) -> list[str]:
-    return [str(directory / record.video_path) for record in records if record.video_path]
+    return [str(directory / video_place(record.key)) for record in records if record.video_path]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

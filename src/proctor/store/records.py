@@ -11,6 +11,9 @@ from proctor.stats.intervals import Rate, wilson
 
 Status = Literal["finished", "error"]
 
+MOST_EPISODES = 1_000_000
+"""Of one run: more would not fit into memory, and no benchmark has them."""
+
 SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
 """Where an episode's time goes: seconds each, summed over the episode."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Progress
 from proctor.stats.intervals import Rate
 from proctor.store.records import EpisodeRecord, rate_if_errors_failed, success_rate
+from proctor.store.videos import video_file
 
 MOST_VIDEOS = 16
 
@@ -53,7 +55,8 @@ def videos_of(evaluation: Evaluation) -> list[Path]:
     """Return some of a run's videos, failures first."""
     filmed = [record for record in evaluation.records if record.video_path is not None]
     filmed.sort(key=lambda record: (bool(record.success), record.task, record.episode_index))
-    return [evaluation.directory / str(record.video_path) for record in filmed[:MOST_VIDEOS]]
+    found = (video_file(evaluation.directory, record) for record in filmed)
+    return list(itertools.islice(filter(None, found), MOST_VIDEOS))
 
 
 def _of(name: str, records: Iterable[EpisodeRecord]) -> dict[str, float | None]:
