@@ -108,9 +108,10 @@ def talking_to(server: Served) -> Iterator[ClientConnection]:
         yield connection
 
 
-def observation(scale: float = 1.0) -> dict[str, Any]:
-    """A message that the tiny policies understand."""
+def observation(scale: float = 1.0, step: int = 0) -> dict[str, Any]:
+    """A message that the tiny policies understand, of which some look at several steps."""
     return {
+        "proctor/step": step,
         "observation.state": np.array([0.1, 0.2, 0.3]) * scale,
         "observation.image": np.full((8, 6, 3), 7, np.uint8),
         "prompt": "do a",

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import Task
+from proctor.benchmarks.protocol import BenchmarkSpec, Task
+from proctor.config.settings import PolicySettings
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 
 
@@ -128,6 +129,17 @@ class Weighted(Thoughtful):
     def __init__(self, weights: str, note: str) -> None:
         super().__init__()
         _path(note).write_text(f"{weights}\n{Path(weights).read_text()}")
+
+
+class FromFolder(Thoughtful):
+    """Thoughtful, and a kind of policy of its own: its path is a folder with weights, as a checkpoint is."""
+
+    Settings = PolicySettings
+
+    @classmethod
+    def from_settings(cls, settings: PolicySettings, benchmark: BenchmarkSpec) -> FromFolder:
+        (Path(str(settings.path)) / "weights").read_text()
+        return cls()
 
 
 class Constant:

@@ -20,8 +20,8 @@ import proctor
 from harness import TESTS, flags, run_cli, start_cli, tiny_tree
 from proctor.cli.main import run as command
 from proctor.errors import ProctorError
+from proctor.machine.names import Hosts
 from proctor.viewer.app import make_app
-from proctor.viewer.safety import Hosts
 from tiny_policies import Thoughtful
 
 PAGE = 4096

@@ -56,8 +56,8 @@ def test_a_plain_client_gets_metadata_then_chunks() -> None:
             spec = PolicySpec.from_wire(metadata["proctor"]["spec"])
             assert spec.observation_offsets == (-2, -1, 0)
             assert spec.stochastic
-            for _ in range(3):
-                answer = ask(connection, observation())
+            for step in range(3):
+                answer = ask(connection, observation(step=step))
                 assert answer["actions"].dtype == np.float64
                 assert answer["actions"].shape[1] == 2
                 assert answer["server_timing"]["infer_ms"] >= 0
@@ -68,7 +68,7 @@ def test_a_plain_client_gets_metadata_then_chunks() -> None:
 def test_a_seed_makes_answers_repeatable_and_its_absence_does_not() -> None:
     def play(server: Served, **first: Any) -> list[bytes]:
         with talking_to(server) as connection:
-            answers = [ask(connection, {**observation(), **first}), ask(connection, observation(2.0))]
+            answers = [ask(connection, {**observation(), **first}), ask(connection, observation(2.0, 1))]
         return [answer["actions"].tobytes() for answer in answers]
 
     with served() as server:
@@ -81,8 +81,8 @@ def test_a_seed_makes_answers_repeatable_and_its_absence_does_not() -> None:
 def test_a_new_episode_on_the_same_connection_remembers_nothing(again: dict[str, Any]) -> None:
     seed = {"proctor/seed": [5, 6], "proctor/episode": "first"}
     with served() as server, talking_to(server) as connection:
-        once = [ask(connection, {**observation(), **seed}), ask(connection, observation(3.0))]
-        first, *rest = [ask(connection, {**observation(), **seed, **again}), ask(connection, observation(3.0))]
+        once = [ask(connection, {**observation(), **seed}), ask(connection, observation(3.0, 1))]
+        first, *rest = [ask(connection, {**observation(), **seed, **again}), ask(connection, observation(3.0, 1))]
     assert np.array_equal(once[0]["actions"], first["actions"])
     assert np.array_equal(once[1]["actions"], rest[0]["actions"])
 
@@ -101,8 +101,9 @@ def test_a_wrong_message_gets_one_line_and_the_server_lives_on() -> None:
     image = observation()["observation.image"]
     state = observation()["observation.state"]
     wrong = {
-        "no 'observation.image' in the message, which has observation.state, prompt. Needed: observation.image,": {
+        "no 'observation.image' in the message, which has observation.state, proctor/step, prompt. Needed": {
             "observation.state": state,
+            "proctor/step": 0,
             "prompt": "do a",
         },
         "'observation.state' is float64(4,), the policy needs float64(3,)": {
@@ -169,7 +170,7 @@ def test_a_policy_that_raises_is_told_and_the_server_lives_on() -> None:
     with served(f"{POLICIES}:Faulty", kwargs={"how": "raise", "at": 2}) as server:
         with talking_to(server) as connection:
             assert ask(connection, observation())["actions"].tolist() == [[0.3, 0.1]]
-            told = ask(connection, observation())
+            told = ask(connection, observation(step=1))
         assert told == "the policy raised ValueError: I cannot see (task do a, step 1)"
         assert lives(server)
 

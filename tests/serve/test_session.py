@@ -27,10 +27,40 @@ def seen(question: Any) -> list[float]:
     return [float(observation["x"][0]) for observation in question.window]
 
 
-def test_the_history_of_a_plain_client_is_what_it_has_sent() -> None:
+def numbered(number: int, value: float | None = None, **more: Any) -> dict[str, Any]:
+    return step(number if value is None else value, **{"proctor/step": number, **more})
+
+
+def test_a_client_that_numbers_every_step_has_its_history_as_the_window() -> None:
     talk = session((-2, -1, 0))
-    assert [seen(talk.read(step(number))) for number in range(4)] == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]
-    assert seen(talk.read(step(9, reset=True))) == [9, 9, 9]
+    windows = [seen(talk.read(numbered(number))) for number in range(4)]
+    assert windows == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]
+    assert seen(talk.read(numbered(0, 9, reset=True))) == [9, 9, 9]
+
+
+def test_a_plain_client_is_refused_by_a_policy_that_looks_at_several_steps() -> None:
+    with pytest.raises(Refused, match="looks at 2 steps \\(-1, 0\\), and this client does not say which"):
+        session((-1, 0)).read(step(0))
+    assert seen(session((0,)).read(step(4))) == [4]
+
+
+def test_a_step_that_is_missing_from_the_window_is_named() -> None:
+    talk = session((-1, 0))
+    talk.read(numbered(0))
+    with pytest.raises(Refused, match="at step 8 the policy looks at step 7, which was not sent"):
+        talk.read(numbered(8))
+    # One that the policy does not look at need not be sent.
+    sparse = session((-2, 0))
+    sparse.read(numbered(0))
+    assert seen(sparse.read(numbered(2))) == [0, 2]
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1.0, "2", True, None, 1 << 40])
+def test_steps_are_whole_numbers_that_grow(number: Any) -> None:
+    talk = session((-1, 0))
+    talk.read(numbered(0))
+    with pytest.raises(Refused):
+        talk.read({**step(1), "proctor/step": number})
 
 
 def test_a_window_that_the_client_sends_is_taken_as_it_is() -> None:

@@ -249,7 +249,7 @@ def test_what_sqlite_stores_differently_is_no_damage(tmp_path: Path) -> None:
     values = [1, 1.5, -0.0, math.nan, math.inf, 2.0**70, None]
     path = tmp_path / "some.sqlite"
     with sqlite3.connect(path, isolation_level=None) as database:
-        tables = ChecksumTables(database, path, {"things": table})
+        tables = ChecksumTables(database, path, {"things": table}, 100)
         with tables.transaction():
             tables.create()
             for number, value in enumerate(values):

@@ -19,7 +19,8 @@ from proctor.errors import IdentityError, UsageError
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
-from proctor.store.run_directory import RunDirectory, default_directory, file_name, open_run
+from proctor.store.run_directory import RunDirectory, default_directory, open_run
+from proctor.store.videos import file_name
 
 TASKS = [Task("easy", 0, "reach-v3", "reach", 500), Task("easy", 1, "push-v3", "push", 500)]
 IDENTITY = {"seed": 1000, "env": {"task": "easy"}}

@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from harness import flags, run_cli, start_cli, tiny_tree, wait_until
 from made_runs import make_run
-
-
-class Viewer:
-    """A viewer that runs, and how to ask it."""
-
-    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
-        self.process, self.line = process, line
-        self.port = int(re.search(r":(\d+)/", line)[1])  # type: ignore[index]
-
-    def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-        finally:
-            connection.close()
-
-
-@contextmanager
-def viewer(*arguments: str) -> Iterator[Viewer]:
-    process = start_cli("view", *arguments, "--port=0")
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if "whoever" in line:
-            line += process.stdout.readline()
-        assert "viewing" in line, line + (process.stderr.read() if process.stderr else "")
-        yield Viewer(process, line)
-    finally:
-        process.kill()
-        process.communicate()
+from viewers import viewer
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

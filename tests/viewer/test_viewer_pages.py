@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from made_runs import make_run
 from proctor.config.files import CONFIG_FILE
+from proctor.machine.names import Hosts
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
 from proctor.store.records import Running
@@ -22,7 +23,6 @@ from proctor.store.run_directory import RunDirectory
 from proctor.viewer.app import make_app
 from proctor.viewer.pages import address
 from proctor.viewer.runs import Runs
-from proctor.viewer.safety import Hosts
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 HOSTILE = """"><script>alert(1)</script>'&<img src=x onerror=alert(2)>"""
@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_directory_is_said_and_the_list_goes_on(tmp_path: P
     assert found.pop("good")[2] == "complete"
     reasons = {
         "garbage": "file is not a database", "empty": "no such table", "foreign": "no such table: meta",
-        "old": "schema version 2", "unset": "config.yaml", "odd": "TypeError",
+        "old": "schema version 2", "unset": "config.yaml", "odd": "must be a list of maps of group",
         "half": "malformed", "linked": "leads out",
     }  # fmt: skip
     assert set(found) == set(reasons)

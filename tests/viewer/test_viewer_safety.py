@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from made_runs import make_run
+from proctor.machine.names import Hosts
 from proctor.viewer.app import make_app
-from proctor.viewer.safety import POLICY, Hosts, inside
+from proctor.viewer.safety import POLICY, inside
 
 SECRET = "nobody may read this"
 ADDRESS = "http://127.0.0.1:8642"

@@ -39,6 +39,9 @@ usage: proctor COMMAND [flags]
 
 proctor COMMAND --help tells more; proctor --version tells the version."""
 
+_MOST_SAID = 8_000
+"""Characters of an error: a page of differences between two runs, and no more."""
+
 
 def main() -> None:
     """Run the command line and exit with its status."""
@@ -57,11 +60,16 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(arguments)
     except ProctorError as error:
-        errors.print(Text(f"proctor: {error}"), soft_wrap=True)
+        errors.print(Text(f"proctor: {_bounded(str(error))}"), soft_wrap=True)
         return error.exit_status
     except KeyboardInterrupt:
         errors.print("proctor: interrupted before anything started")
         return EXIT_SIGINT
+
+
+def _bounded(message: str) -> str:
+    # Whatever a message quotes, it must not fill a terminal or a log.
+    return message if len(message) <= _MOST_SAID else f"{message[:_MOST_SAID]}..."
 
 
 def _dispatch(arguments: Sequence[str]) -> int:

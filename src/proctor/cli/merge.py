@@ -42,6 +42,8 @@ def merge_command(arguments: Sequence[str]) -> int:
     )
     if merged.twice:
         console.print(f"{count(merged.twice, 'episode')} ran more than once, with equal digests", highlight=False)
+    for line in merged.left_out:
+        Console(stderr=True).print(Text(line), soft_wrap=True)
     print_summary(console, merged.evaluation, write_run_report(merged.evaluation))
     return _conclude(merged, Console(stderr=True))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.console import Console
 from rich.text import Text
 
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
@@ -44,7 +45,11 @@ def report_command(arguments: Sequence[str]) -> int:
     from proctor.report.page.page import write_report
 
     wish = _parse(arguments)
-    path = write_report(wish.directories, wish.output, embed_videos=wish.embed_videos)
+
+    def tell(line: str) -> None:
+        Console(stderr=True).print(Text(line), soft_wrap=True)
+
+    path = write_report(wish.directories, wish.output, embed_videos=wish.embed_videos, tell=tell)
     console.print(Text(f"report: {path}"), soft_wrap=True)
     return EXIT_OK
 

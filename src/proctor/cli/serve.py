@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -53,6 +54,9 @@ class ServeSettings:
     )
     port: Annotated[int, AtLeast(0), "port to listen on; 0: a free one, which is printed"] = 8000
     max_message_mb: Annotated[int, AtLeast(1), "largest message that is taken, in MiB"] = 64
+    allow_origin: Annotated[
+        str, "web pages that may use it, a comma list of scheme://host:port; a robot's client needs none [no page]"
+    ] = ""
     queue: Annotated[int, AtLeast(1), "questions that may wait; one more gets an error"] = 256
 
 
@@ -82,7 +86,7 @@ def serve_command(arguments: Sequence[str]) -> int:
         Batcher(policy, spec.action_size, own.queue),
         Menu.of(policy.spec, spec, tasks),
         metadata_of(policy.spec, spec.name, _identity(code, policy.spec)),
-        Place(own.host, own.port, own.max_message_mb << 20),
+        Place(own.host, own.port, own.max_message_mb << 20, _origins(own.allow_origin)),
     )
     name = settings.policy.path or settings.policy.type
 
@@ -91,6 +95,10 @@ def serve_command(arguments: Sequence[str]) -> int:
             console.print(Text("whoever can reach this address can use the policy", style="yellow"))
         text = f"serving {name} for {spec.name} at {address} (Ctrl-C stops)"
         console.print(Text(text), soft_wrap=True)
+        steps = len(policy.spec.observation_offsets)
+        if steps > 1:
+            words = f"the policy looks at {steps} steps: a client that does not say which it sends is refused"
+            console.print(Text(words, style="yellow"), soft_wrap=True)
 
     return server.run(announce)
 
@@ -99,6 +107,16 @@ def _identity(code: dict[str, Any], spec: PolicySpec) -> dict[str, Any]:
     """Return all that the answers depend on here, for clients that come back."""
     here = {"versions": interpreter_versions(), "environment": numeric_environment(), "hash_seed": own_hash_seed()}
     return {**policy_identity(code, spec), **cpu_kind(), **here}
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    origins = tuple(origin.strip().rstrip("/").lower() for origin in text.split(",") if origin.strip())
+    for origin in origins:
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", origin):
+            raise UsageError(
+                f"--allow_origin={origin}: expected scheme://host:port, such as http://localhost:3000."
+            )
+    return origins
 
 
 def _tasks(source: Facts | Benchmark) -> Sequence[Task]:

@@ -45,7 +45,7 @@ def view_command(arguments: Sequence[str]) -> int:
         console.print(_USAGE, markup=False, highlight=False)
         return EXIT_OK
     wish = _parse(arguments)
-    from proctor.viewer.safety import LOCAL
+    from proctor.machine.names import LOCAL
     from proctor.viewer.server import serve
 
     def announce(address: str) -> None:

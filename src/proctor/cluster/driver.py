@@ -32,7 +32,8 @@ from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
-from proctor.store.run_directory import RunDirectory, file_name
+from proctor.store.run_directory import RunDirectory
+from proctor.store.videos import file_name
 
 SETTLING_SECONDS = 60.0
 """How long a run that could begin waits for the other nodes, so that they have a say in what its identity is."""

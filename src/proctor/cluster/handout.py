@@ -20,6 +20,7 @@ from proctor.errors import StoreError
 from proctor.store.atomic import write_bytes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
+from proctor.store.videos import video_place
 
 ROUND_TRIP = 0.1
 """Seconds from an episode's end on a node to the next one's arrival there; what is given ahead bridges it."""
@@ -161,8 +162,7 @@ class HandOut:
         return Attempt(key, self._tries[key], f"{reason} ({member.where})", worker)
 
     def _write_video(self, record: EpisodeRecord, content: bytes) -> None:
-        assert record.video_path is not None
-        file = self._directory.path / record.video_path
+        file = self._directory.path / video_place(record.key)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

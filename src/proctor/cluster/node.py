@@ -26,6 +26,7 @@ from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError
 from proctor.store.identity import Identity
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.videos import video_place
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class _Post:
     def _video(self, record: EpisodeRecord) -> bytes | None:
         if record.video_path is None:
             return None
-        file = self._folder.run.path / record.video_path
+        file = self._folder.run.path / video_place(record.key)
         content = file.read_bytes()
         file.unlink()
         return content

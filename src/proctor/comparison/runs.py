@@ -11,6 +11,7 @@ from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings
 from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
+from proctor.files import as_written_by_proctor
 from proctor.results import reporting
 from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import EpisodeTable
@@ -19,6 +20,7 @@ from proctor.store.merge import check_runs, find_runs
 from proctor.store.records import EpisodeRecord
 from proctor.store.result import counted
 from proctor.store.run_directory import DATABASE
+from proctor.store.videos import video_file
 
 _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
 
@@ -63,8 +65,15 @@ def read_run(path: Path) -> StoredRun:
     """Read the run in a directory, with the shards that lie below it. Raises `UsageError` if there is none."""
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such run directory.")
-    directories = find_runs([path])
     try:
+        return _read_run(path)
+    except StoreError as error:
+        raise UsageError(f"{path} cannot be compared: {error.__cause__ or error}") from error
+
+
+def _read_run(path: Path) -> StoredRun:
+    directories = find_runs([path])
+    with as_written_by_proctor(path):
         sources = check_runs(directories, path.absolute())
         found: dict[EpisodeKey, EpisodeRecord] = {}
         videos: dict[EpisodeKey, Path] = {}
@@ -77,10 +86,9 @@ def read_run(path: Path) -> StoredRun:
             for record in prefix:
                 if record.key not in found or found[record.key].status == "error":
                     found[record.key] = record
-                    if record.video_path and (directory / record.video_path).exists():
-                        videos[record.key] = directory / record.video_path
-    except StoreError as error:
-        raise UsageError(f"{path} cannot be compared: {error.__cause__ or error}") from error
+                    video = video_file(directory, record)
+                    if video is not None:
+                        videos[record.key] = video
     plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
     shard = _SHARD.fullmatch(path.absolute().name)
     if shard:
@@ -117,5 +125,5 @@ def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], 
 
 
 def _policy(directory: Path) -> str:
-    policy = read_run_settings(directory)["policy"]
+    policy = read_run_settings(directory).get("policy") or {}
     return str(policy.get("path") or policy.get("type"))

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from proctor.config.clusters import check_cluster
 from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.registry import absolute_source, benchmark_path, known_benchmarks, load_named, policy_path
+from proctor.config.locations import absolute_setting
+from proctor.config.registry import benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     AtLeast,
     ClusterSettings,
@@ -29,9 +29,11 @@ from proctor.config.settings import (
     WandbSettings,
 )
 from proctor.config.shards import check_shard, from_slurm
-from proctor.config.stopping import OFF, check_stopping
+from proctor.config.stopping import check_stopping
 from proctor.config.trackers import tracker_names
+from proctor.config.yaml_text import TooLargeError, YamlError, parse_yaml
 from proctor.errors import UsageError, did_you_mean
+from proctor.files import clip
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
@@ -68,7 +70,7 @@ def build_settings(tree: Nested) -> Settings:
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
         tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
     _check_names(tree, sections)
-    _settle_names(tree)
+    _join_tasks(tree)
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
@@ -95,26 +97,16 @@ def make_env_config(type: str, **fields: Any) -> EnvSettings:
         if name not in known:
             raise UsageError(f"{type} has no setting '{name}'.{did_you_mean(name, known)}")
     tree: Nested = {"env": {**fields, "type": type}}
-    _settle_names(tree)
+    _join_tasks(tree)
     settings: EnvSettings = validated("env.", kind, tree["env"])
     return settings
 
 
-def _settle_names(tree: Nested) -> None:
-    """Make lists of tasks one text, and paths such that they hold in every directory."""
+def _join_tasks(tree: Nested) -> None:
+    """Make lists of tasks one text."""
     env = tree["env"]
     if isinstance(env.get("task"), list | tuple):
         env["task"] = ",".join(map(str, env["task"]))
-    for section, name in (("policy", "path"), ("env", "type")):
-        values = tree.get(section, {})
-        if values.get(name):
-            values[name] = absolute_source(str(values[name]))
-        if values.get("python") and "/" in str(values["python"]):
-            # Not resolved: a virtual environment's interpreter is a link, and the link is what matters.
-            values["python"] = str(Path(str(values["python"])).expanduser().absolute())
-    rival = str((tree.get("eval") or {}).get("until_better_than") or "none")
-    if rival.lower() not in OFF:
-        tree["eval"]["until_better_than"] = str(Path(rival).expanduser().absolute())
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
@@ -139,7 +131,7 @@ def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
     found = load_named(flag, str(name), find(str(name)))
     settings: type[Any] | None = getattr(found, "Settings", None)
     if settings is None or not dataclasses.is_dataclass(settings):
-        raise UsageError(f"--{flag}={name} is no {flag.partition('.')[0]}: it has no Settings.")
+        raise UsageError(f"--{flag}={clip(name)} is no {flag.partition('.')[0]}: it has no Settings.")
     return settings
 
 
@@ -159,7 +151,7 @@ def _policy_type(path: Any) -> str:
     if _HUB_ID.fullmatch(text):
         return "lerobot"
     raise UsageError(
-        f"--policy.path={path}: there is no such directory, and it is neither a hub id (user/name), "
+        f"--policy.path={clip(text)}: there is no such directory, and it is neither a hub id (user/name), "
         "file.py:Name, module:Name nor ws://HOST:PORT."
     )
 
@@ -177,7 +169,7 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
 def _section(tree: Nested, name: str) -> Nested:
     section = tree.get(name) or {}
     if not isinstance(section, Mapping):
-        raise UsageError(f"--{name}={section}: '{name}' is a section; set --{name}.type and others.")
+        raise UsageError(f"--{name}={clip(section)}: '{name}' is a section; set --{name}.type and others.")
     return dict(section)
 
 
@@ -218,12 +210,15 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
 def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Return values as a settings dataclass. Raises `UsageError` that names the flag, prefix and all."""
     hints = get_type_hints(kind)
-    ready = {name: _typed(value, hints[name]) for name, value in values.items()}
+    annotations = get_type_hints(kind, include_extras=True)
+    ready = {
+        name: absolute_setting(_typed(value, hints[name]), annotations[name]) for name, value in values.items()
+    }
     try:
         checked = TypeAdapter(kind).validate_python(ready)
     except ValidationError as error:
         raise _explain(error, prefix, ready, hints) from None
-    for name, annotation in get_type_hints(kind, include_extras=True).items():
+    for name, annotation in annotations.items():
         _check_bounds(f"{prefix}{name}", getattr(checked, name), annotation)
     return checked
 
@@ -236,7 +231,8 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
         if name in SECTIONS:
             continue
         try:
-            values[name] = TypeAdapter(hints[name]).validate_python(_typed(value, plain[name]))
+            ready = absolute_setting(_typed(value, plain[name]), hints[name])
+            values[name] = TypeAdapter(hints[name]).validate_python(ready)
         except ValidationError as error:
             raise _explain(error, "", {name: value}, plain, name) from None
         _check_bounds(name, values[name], hints[name])
@@ -248,9 +244,9 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
         if value is None:
             return  # optional, and left out
         if isinstance(limit, AtLeast) and not value >= limit.bound:
-            raise UsageError(f"--{name}={value}: must be at least {limit.bound:g}.")
+            raise UsageError(f"--{name}={clip(value)}: must be at least {limit.bound:g}.")
         if isinstance(limit, MoreThan) and not value > limit.bound:
-            raise UsageError(f"--{name}={value}: must be more than {limit.bound:g}.")
+            raise UsageError(f"--{name}={clip(value)}: must be more than {limit.bound:g}.")
 
 
 def _typed(value: Any, annotation: Any) -> Any:
@@ -272,8 +268,10 @@ def _open_texts(value: Any) -> Any:
 
 def _yaml(text: str) -> Any:
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse_yaml(text)
+    except TooLargeError as error:
+        raise UsageError(f"{clip(text, 60)}: {error}.") from None
+    except YamlError:
         return text
     # YAML 1.1 wants a dot in a number with an exponent; people write 1e-3.
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
@@ -289,7 +287,7 @@ def _explain(
     if choices:
         hint = did_you_mean(str(value), map(str, choices))
     message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
-    return UsageError(f"--{prefix}{field}={value}: {message}.{hint}")
+    return UsageError(f"--{prefix}{field}={clip(value)}: {clip(message, 400)}.{hint}")
 
 
 def _is_switch(name: str) -> bool:

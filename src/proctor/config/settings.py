@@ -25,6 +25,20 @@ def deciding(settings: Any) -> dict[str, Any]:
     }
 
 
+class Locates(NamedTuple):
+    """Marks a setting that may name something on this disk: it is stored absolute, to mean the same from anywhere.
+
+    A setting of type `Path` needs no mark. What no longer exists is an error later, and not looked for elsewhere.
+
+    `folder`: a path, whatever it is; "none" is none. `program`: a path if it has a slash, else a name to look up.
+    `source`: `file.py:Name`, or another name. `sources`: a comma list of these. `checkpoint`: a source, or a path
+    if there is something at it. `values`: a dict whose values, at any depth, are paths where they have a slash and
+    there is something at them. `given`: a path that no run stores, shown as the user wrote it.
+    """
+
+    kind: Literal["folder", "program", "source", "sources", "checkpoint", "values", "given"]
+
+
 class AtLeast(NamedTuple):
     """The smallest value a number may have."""
 
@@ -41,11 +55,14 @@ class MoreThan(NamedTuple):
 class EnvSettings:
     """The benchmark and its tasks (`--env.*`); each benchmark extends it with its own flags."""
 
-    type: Annotated[str, "benchmark: a known name, or file.py:Class or module:Class"] = ""
+    type: Annotated[str, Locates("source"), "benchmark: a known name, or file.py:Class or module:Class"] = ""
     # Not how tasks are named, but which they are, decides a result: they are in the identity, one by one.
     task: Annotated[str, EXECUTION, "task, group, or a comma list of them"] = ""
     python: Annotated[
-        str | None, EXECUTION, "interpreter that runs the simulators, with packages of its own [this one]"
+        str | None,
+        Locates("program"),
+        EXECUTION,
+        "interpreter that runs the simulators, with packages of its own [this one]",
     ] = None
     max_parallel_tasks: Annotated[
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
@@ -63,12 +80,17 @@ class EnvSettings:
 class PolicySettings:
     """The policy (`--policy.*`); each kind extends it with its own flags."""
 
-    type: Annotated[str, "kind of policy; found from --policy.path where that is given"] = ""
+    type: Annotated[str, Locates("source"), "kind of policy; found from --policy.path where that is given"] = ""
     path: Annotated[
-        str | None, "file.py:Name, module:Name, a LeRobot checkpoint (directory or hub id), or ws://HOST:PORT"
+        str | None,
+        Locates("checkpoint"),
+        "file.py:Name, module:Name, a LeRobot checkpoint (directory or hub id), or ws://HOST:PORT",
     ] = None
     python: Annotated[
-        str | None, EXECUTION, "interpreter that runs it, with packages of its own [the one Proctor runs in]"
+        str | None,
+        Locates("program"),
+        EXECUTION,
+        "interpreter that runs it, with packages of its own [the one Proctor runs in]",
     ] = None
     OPEN: ClassVar[str | None] = None
     """The field of a kind that takes every `--policy.NAME` it does not know itself."""
@@ -124,6 +146,7 @@ class RunSettings:
     until_better_than: Annotated[
         str,
         EXECUTION,
+        Locates("folder"),
         "run directory of the same tasks and seed: end when this policy is shown to be better, or not to be",
     ] = "none"
     stop_grace: Annotated[
@@ -189,12 +212,18 @@ class Settings:
     )
     trust_remote_code: Annotated[bool, EXECUTION, "let a checkpoint run code that comes with it"] = False
     output_dir: Annotated[
-        Path | None, EXECUTION, "run directory [outputs/eval/DATE/TIME_JOB]; an existing run is resumed"
+        Path | None,
+        Locates("given"),
+        EXECUTION,
+        "run directory [outputs/eval/DATE/TIME_JOB]; an existing run is resumed",
     ] = None
     job_name: Annotated[str | None, EXECUTION, "name in the run directory's path [ENV_POLICY]"] = None
-    resume: Annotated[Path | None, EXECUTION, "run directory to finish, with its own settings"] = None
+    resume: Annotated[
+        Path | None, Locates("given"), EXECUTION, "run directory to finish, with its own settings"
+    ] = None
     report_to: Annotated[
         str | None,
+        Locates("sources"),
         EXECUTION,
         "trackers to tell of the run, a comma list of wandb, trackio, tensorboard, or file.py:Class of your own",
     ] = None

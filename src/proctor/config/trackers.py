@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from proctor.config.registry import absolute_source
 from proctor.config.settings import Settings
 from proctor.errors import UsageError, did_you_mean
 
@@ -30,4 +29,4 @@ def tracker_names(settings: Settings) -> list[str]:
                 f"--report_to={name}: no such tracker.{did_you_mean(name, TRACKERS)} "
                 f"Known: {', '.join(TRACKERS)}, or file.py:Class of your own."
             )
-    return [absolute_source(name) for name in names]
+    return list(names)

@@ -29,6 +29,8 @@ class Merged:
     sources: Sequence[Path]
     twice: int
     missing: dict[str, list[int]]
+    left_out: Sequence[str] = ()
+    """Videos that are no files of their runs, in words."""
 
 
 def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merged:
@@ -54,7 +56,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
             f"these runs hold recorded episodes, and merging those needs av and pyarrow. Run: {INSTALL}"
         )
     tree = read_run_settings(runs[0])
-    tree["eval"] = {**tree["eval"], "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
+    tree["eval"] = {**(tree.get("eval") or {}), "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
     plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
     prepare_directory(target.path, len(plan))
     with ExitStack() as stack:
@@ -62,7 +64,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         target.remove_leftovers()
         recover(target.path)
         table = stack.enter_context(target.table())
-        take_over(sources, target, table)
+        left_out = take_over(sources, target, table)
         target.write_config(tree)
         results, info = write_result(target, table, sources.tasks, plan)
         in_dataset = assemble(target.path, plan, results.records, runs) if recorded else 0
@@ -73,7 +75,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         if episode.key not in ended:
             missing[episode.task.name].append(episode.index)
     evaluation = Evaluation(target, kept, results, info, recorded=in_dataset)
-    return Merged(evaluation, runs, sources.twice, dict(missing))
+    return Merged(evaluation, runs, sources.twice, dict(missing), left_out)
 
 
 def _common_place(directories: Sequence[Path]) -> Path:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import UsageError
+from proctor.store.records import MOST_EPISODES
 
 Ended = TypeVar("Ended")
 
@@ -24,6 +25,10 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> list[Episode
                 f"--env.task names '{task.group}' twice. Name it once; use --eval.n_episodes for more."
             )
         seen.add((task.group, task.task_id))
+    if n_episodes * len(tasks) > MOST_EPISODES:
+        raise UsageError(
+            f"{n_episodes} episodes of each of {len(tasks)} tasks: a run has at most {MOST_EPISODES:,} episodes."
+        )
     return [Episode(task, index, seed + index) for index in range(n_episodes) for task in tasks]
 
 

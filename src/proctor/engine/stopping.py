@@ -20,7 +20,8 @@ from proctor.config.settings import Settings
 from proctor.config.stopping import rival, wanted_precision
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ledger
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
+from proctor.files import as_written_by_proctor
 from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
 from proctor.store.episodes import EpisodeTable
@@ -105,10 +106,13 @@ class Better:
 def _outcomes(directory: Path, plan: Sequence[Episode]) -> dict[EpisodeKey, bool | None]:
     """Return how the rival ended the episodes that both have: the same task, index and seed."""
     run = RunDirectory(directory.expanduser())
-    if not run.holds_a_run():
-        raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
-    with EpisodeTable(run.path / DATABASE, read_only=True) as table:
-        records = {record.key: record for record in table.records()}
+    try:
+        if not run.holds_a_run():
+            raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
+        with as_written_by_proctor(run.path), EpisodeTable(run.path / DATABASE, read_only=True) as table:
+            records = {record.key: record for record in table.records()}
+    except StoreError as error:
+        raise UsageError(f"--eval.until_better_than={directory}: {error.__cause__ or error}") from error
     shared = {
         episode.key: record.success
         for episode in plan

@@ -22,7 +22,7 @@ import numpy as np
 from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.config.contents import by_content, source_hash
 from proctor.config.registry import load_object
-from proctor.config.settings import PolicySettings
+from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 
@@ -34,9 +34,9 @@ LIVE = "live:"
 class PythonPolicySettings(PolicySettings):
     """`--policy.*` of a Python policy."""
 
-    kwargs: Annotated[dict[str, Any], "arguments of its constructor: --policy.kwargs.name=value"] = field(
-        default_factory=dict
-    )
+    kwargs: Annotated[
+        dict[str, Any], Locates("values"), "arguments of its constructor: --policy.kwargs.name=value"
+    ] = field(default_factory=dict)
 
 
 class PlainPolicy(Policy):

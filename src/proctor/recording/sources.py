@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
+from proctor.files import as_written_by_proctor, clip, open_below, read_json
 from proctor.recording.clips import Clip
 from proctor.recording.recorder import PIECE, STEPS
 from proctor.recording.schema import Column
@@ -45,7 +45,7 @@ class Kind:
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Kind:
         """Rebuild it from `to_wire`."""
-        columns = {name: Column.from_wire(column) for name, column in wire["columns"].items()}
+        columns = {_plain(name): Column.from_wire(column) for name, column in wire["columns"].items()}
         return cls(wire["benchmark"], wire["fps"], columns)
 
 
@@ -70,7 +70,7 @@ class Source:
     """The recorded episodes of one run directory."""
 
     def __init__(self, run: Path) -> None:
-        self._pieces, self._dataset = run / PIECES, run / DATASET
+        self._run, self._pieces, self._dataset = run, run / PIECES, run / DATASET
 
     @property
     def is_empty(self) -> bool:
@@ -79,11 +79,15 @@ class Source:
 
     def find(self, key: EpisodeKey, digests: Digests) -> Recorded | None:
         """Return an episode that came out with these digests; `None` if it was not recorded here."""
+        with as_written_by_proctor(self._run):
+            return self._find(key, digests)
+
+    def _find(self, key: EpisodeKey, digests: Digests) -> Recorded | None:
         piece = self._found.get(key)
         if piece is not None:
-            described = json.loads((piece / PIECE).read_text())
+            described = read_json(self._own(piece / PIECE))
             if _digests(described["origin"]) == digests:
-                return _read_piece(piece, described)
+                return self._read_piece(piece, described)
         number = self._assembled.get(key)
         if number is not None and _digests(self._origins["episodes"][number]) == digests:
             return self._read_assembled(number)
@@ -93,13 +97,18 @@ class Source:
     def _found(self) -> dict[EpisodeKey, Path]:
         found = {}
         for file in self._pieces.glob(f"*/*/{PIECE}"):
-            found[_key(json.loads(file.read_text())["origin"])] = file.parent
+            found[_key(read_json(self._own(file))["origin"])] = file.parent
         return found
+
+    def _own(self, file: Path) -> Path:
+        """Return a file that is one of the run's own: what others may have linked there is not read."""
+        with open_below(self._run, str(file.relative_to(self._run))):
+            return file
 
     @cached_property
     def _origins(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads((self._dataset / ORIGINS).read_text())
+            found: dict[str, Any] = read_json(self._own(self._dataset / ORIGINS))
         except FileNotFoundError:
             return {"episodes": []}
         except ValueError as error:
@@ -119,7 +128,7 @@ class Source:
         return [
             row
             for file in sorted((self._dataset / "meta/episodes").glob("*/*.parquet"))
-            for row in pq.read_table(file).to_pylist()
+            for row in pq.read_table(self._own(file)).to_pylist()
         ]
 
     def _read_assembled(self, number: int) -> Recorded:
@@ -133,7 +142,7 @@ class Source:
             if (other["data/chunk_index"], other["data/file_index"]) == (chunk, file)
         )
         # An episode is one row group.
-        with pq.ParquetFile(self._dataset / "data" / _file(chunk, file, "parquet")) as data:
+        with pq.ParquetFile(self._own(self._dataset / "data" / _file(chunk, file, "parquet"))) as data:
             table = data.read_row_group(number - first)
         rows = {
             name: _array(table.column(name), column) for name, column in kind.columns.items() if not column.video
@@ -150,11 +159,35 @@ class Source:
     def _clip(self, name: str, row: Mapping[str, Any], fps: int) -> Clip:
         about = f"videos/{name}"
         path = self._dataset / about / _file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], "mp4")
-        return Clip(path, round(row[f"{about}/from_timestamp"] * fps), row["length"])
+        return Clip(self._own(path), round(row[f"{about}/from_timestamp"] * fps), row["length"])
+
+    def _read_piece(self, piece: Path, described: Mapping[str, Any]) -> Recorded:
+        kind = Kind.from_wire(described)
+        with np.load(self._own(piece / STEPS)) as steps:
+            rows = {name: steps[name] for name, column in kind.columns.items() if not column.video}
+        videos = [name for name, column in kind.columns.items() if column.video]
+        return Recorded(
+            kind,
+            described["origin"],
+            described["prompt"],
+            rows,
+            {name: Clip(self._own(piece / f"{name}.mp4"), 0, described["frames"]) for name in videos},
+            {
+                name: {stat: np.asarray(value) for stat, value in stats.items()}
+                for name, stats in described["image_stats"].items()
+            },
+        )
 
 
 def _file(chunk: int, file: int, ending: str) -> str:
     return f"chunk-{chunk:03d}/file-{file:03d}.{ending}"
+
+
+def _plain(name: str) -> str:
+    """Return a feature's name, which is a file's and a folder's too."""
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise ValueError(f"a feature called {clip(name, 60)!r}")
+    return name
 
 
 def _key(origin: Mapping[str, Any]) -> EpisodeKey:
@@ -163,24 +196,6 @@ def _key(origin: Mapping[str, Any]) -> EpisodeKey:
 
 def _digests(origin: Mapping[str, Any]) -> Digests:
     return origin["digest"], origin["pixel_digest"]
-
-
-def _read_piece(piece: Path, described: Mapping[str, Any]) -> Recorded:
-    kind = Kind.from_wire(described)
-    with np.load(piece / STEPS) as steps:
-        rows = {name: steps[name] for name, column in kind.columns.items() if not column.video}
-    videos = [name for name, column in kind.columns.items() if column.video]
-    return Recorded(
-        kind,
-        described["origin"],
-        described["prompt"],
-        rows,
-        {name: Clip(piece / f"{name}.mp4", 0, described["frames"]) for name in videos},
-        {
-            name: {stat: np.asarray(value) for stat, value in stats.items()}
-            for name, stats in described["image_stats"].items()
-        },
-    )
 
 
 def _array(column: Any, kind: Column) -> NDArray[Any]:

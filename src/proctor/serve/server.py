@@ -11,11 +11,14 @@ import http
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
+from proctor.files import clip
+from proctor.machine.names import Hosts
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.serve.batcher import Batcher
 from proctor.serve.session import Menu, Refused, Session
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
 
 _INTERNAL_ERROR, _PARTING_SECONDS = 1011, 2.0
+_MOST_LOGGED = 100
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Place:
     host: str
     port: int
     largest_message: int
+    origins: tuple[str, ...] = ()
+    """Web pages that may ask, as scheme://host[:port], beside none at all."""
 
 
 class PolicyServer:
@@ -42,6 +48,7 @@ class PolicyServer:
     def __init__(self, batcher: Batcher, menu: Menu, metadata: dict[str, Any], place: Place) -> None:
         self._batcher, self._menu, self._place = batcher, menu, place
         self._metadata = pack(metadata)
+        self._logged: set[str] = set()
 
     def run(self, announce: Callable[[str], None]) -> int:
         """Serve; `announce` is told the address once it is open. Returns the exit status."""
@@ -75,7 +82,7 @@ class PolicyServer:
                 self._converse,
                 place.host,
                 place.port,
-                process_request=_health,
+                process_request=self._admit,
                 compression=None,
                 max_size=place.largest_message,
                 max_queue=2,
@@ -93,6 +100,27 @@ class PolicyServer:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise UsageError(f"cannot listen on --host={place.host} --port={place.port}: {reason}.") from None
 
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Answer what is no handshake, and refuse pages of strangers.
+
+        A browser lets any page connect to any address, this machine's own included, but says which page it is. A
+        robot's client is no page and sends no origin; some send the server's own.
+        """
+        if request.path == "/healthz":
+            return connection.respond(http.HTTPStatus.OK, "OK\n")
+        for origin in request.headers.get_all("Origin"):
+            if origin.lower() not in self._place.origins and not self._is_own(connection, origin):
+                words = f"pages of {clip(origin, 100)} may not use this server; --allow_origin lets them"
+                return connection.respond(http.HTTPStatus.FORBIDDEN, f"{words}\n")
+        return None
+
+    def _is_own(self, connection: ServerConnection, origin: str) -> bool:
+        # The names that are known beforehand, not the one that the client gives for this server: that is a
+        # stranger's own, too, where it has made its name mean this machine.
+        scheme, colon, host = origin.partition("://")
+        hosts = Hosts(self._place.host, connection.local_address[1])
+        return bool(colon) and scheme == "http" and hosts.knows(host)
+
     async def _converse(self, connection: ServerConnection) -> None:
         from websockets.exceptions import ConnectionClosed
 
@@ -103,12 +131,19 @@ class PolicyServer:
                 try:
                     reply = await self._answer(session, data)
                 except Refused as error:
+                    self._log(str(error))
                     await connection.send(str(error))
                     await connection.close(_INTERNAL_ERROR, "the text frame before this says why")
                     return
                 await connection.send(reply)
         except ConnectionClosed:
             pass  # its memory goes with it
+
+    def _log(self, words: str) -> None:
+        """Tell whoever runs the server why a client was refused: once, however often it comes again."""
+        if words not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(words)
+            print(f"refused a client: {clip(words, 300)}", file=sys.stderr, flush=True)  # noqa: T201
 
     async def _answer(self, session: Session, data: str | bytes) -> bytes:
         if isinstance(data, str):
@@ -119,10 +154,6 @@ class PolicyServer:
             raise Refused(str(error)) from None
         answer = await asyncio.wrap_future(self._batcher.ask(session, question))
         return pack({"actions": answer.chunk, "server_timing": {"infer_ms": 1000 * answer.seconds}})
-
-
-def _health(connection: ServerConnection, request: Request) -> Response | None:
-    return connection.respond(http.HTTPStatus.OK, "OK\n") if request.path == "/healthz" else None
 
 
 def _end(ended: asyncio.Future[int], status: int) -> None:

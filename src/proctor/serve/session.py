@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Observation, Task
 from proctor.engine.seat import Seat, all_finite, looked_at
 from proctor.engine.windows import Windows
+from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
-from proctor.policies.remote.served import EPISODE, SEED, TASK, WINDOW
+from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW
 
 PROMPT, RESET = "prompt", "reset"
 
@@ -76,7 +77,8 @@ class Session:
         self._menu = menu
         self.seat: Seat | None = None
         self._episode: Any = None
-        self._shown = 0
+        self._shown = False
+        self._last = -1
         self._windows = Windows(menu.offsets, 1)
 
     def read(self, message: Any) -> Question:
@@ -92,10 +94,10 @@ class Session:
         )
         opening = Opening(self._task(message, prompt or ""), _generator(message)) if begins else None
         if begins:
-            self._shown, self._windows = 0, Windows(self._menu.offsets, 1)
+            self._windows, self._last = Windows(self._menu.offsets, 1), -1
             self._episode = episode
         window = self._window(message)
-        self._shown += 1
+        self._shown = True
         return Question(window, prompt, opening)
 
     def _task(self, message: dict[Any, Any], prompt: str) -> Task:
@@ -109,15 +111,36 @@ class Session:
         return Task(**wire)
 
     def _window(self, message: dict[Any, Any]) -> Window:
-        steps = message.get(WINDOW)
-        if steps is None or (steps == 1 and len(self._menu.offsets) == 1):
-            # A plain client shows one step at a time; the window is what it has shown before.
-            self._windows.add(self._shown, self._observation(message, None))
-            return self._windows.at(self._shown)
-        if steps != len(self._menu.offsets):
-            raise Refused(f"'{WINDOW}' is {str(steps)[:20]}; the policy looks at {len(self._menu.offsets)} steps")
+        steps, offsets = message.get(WINDOW), self._menu.offsets
+        if len(offsets) == 1 and steps in (None, 1):
+            self._windows.add(0, self._observation(message, None))
+            return self._windows.at(0)
+        if steps is None:
+            return self._from_single_steps(message)
+        if steps != len(offsets):
+            raise Refused(f"'{WINDOW}' is {str(steps)[:20]}; the policy looks at {len(offsets)} steps")
         stacked = self._observation(message, steps)
         return tuple({key: array[place] for key, array in stacked.items()} for place in range(steps))
+
+    def _from_single_steps(self, message: dict[Any, Any]) -> Window:
+        """Return the window that a client's single steps make, if it proves that none between is missing.
+
+        openpi's clients usually send one message per chunk of actions: what they have sent before is no window.
+        """
+        offsets, step = self._menu.offsets, message.get(STEP)
+        if step is None:
+            raise Refused(
+                f"the policy looks at {len(offsets)} steps ({', '.join(map(str, offsets))}), and this client does "
+                f"not say which it sends. Send all with '{WINDOW}', or every step with its number as '{STEP}'"
+            )
+        if type(step) is not int or not self._last < step < _ENDLESS:
+            raise Refused(f"'{STEP}' is {clip(step, 20)}; steps are counted from 0 in every episode")
+        self._last = step
+        self._windows.add(step, self._observation(message, None))
+        try:
+            return self._windows.at(step)
+        except KeyError as missing:
+            raise Refused(f"at step {step} the policy looks at step {missing}, which was not sent") from None
 
     def _observation(self, message: dict[Any, Any], steps: int | None) -> Observation:
         return {

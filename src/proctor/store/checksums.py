@@ -26,6 +26,7 @@ Row = dict[str, Any]
 """A row's values by column, without its checksum."""
 
 _TOTALS = "checksums"
+_PYTHON: Mapping[str, type[Any]] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 
 # As SQLite gives a value back, whatever Python type it had: that is what the checksum is made of.
 _STORED: Mapping[str, Callable[[Any], Any]] = {
@@ -68,6 +69,18 @@ class Table:
     def _kinds(self) -> list[tuple[str, Callable[[Any], Any]]]:
         return [(column, _STORED[definition.partition(" ")[0]]) for column, definition in self.columns.items()]
 
+    @cached_property
+    def _types(self) -> list[tuple[type[Any], ...]]:
+        kinds = [
+            (_PYTHON[definition.partition(" ")[0]], "NOT NULL" in definition)
+            for definition in self.columns.values()
+        ]
+        return [(kind,) if needed else (kind, type(None)) for kind, needed in kinds]
+
+    def fits(self, values: Sequence[Any]) -> bool:
+        """Whether a row's values are of the types of their columns: SQLite itself keeps whatever comes."""
+        return all(map(isinstance, values, self._types))
+
     def values(self, row: Mapping[str, Any]) -> list[Any]:
         """Return a row's values as SQLite will give them back, in the order of the columns."""
         # NaN is kept as NULL.
@@ -98,10 +111,13 @@ class ChecksumTables:
         database: the connection, without implicit transactions.
         path: its file, for messages.
         tables: what it holds.
+        most_rows: how many rows of a table are read.
     """
 
-    def __init__(self, database: sqlite3.Connection, path: Path, tables: Mapping[str, Table]) -> None:
-        self._db, self._path = database, path
+    def __init__(
+        self, database: sqlite3.Connection, path: Path, tables: Mapping[str, Table], most_rows: int
+    ) -> None:
+        self._db, self._path, self._most_rows = database, path, most_rows
         totals = Table(
             {"name": "TEXT NOT NULL", "rows": "INTEGER NOT NULL", "total": "INTEGER NOT NULL"}, ("name",)
         )
@@ -162,10 +178,12 @@ class ChecksumTables:
                 self._db.execute("BEGIN")  # both reads see one state of a file that is being written
             try:
                 expected = self._total(name).changed(*self._changes.get(name, NOTHING))
-                stored = self._db.execute(f"SELECT * FROM {name}").fetchall()
+                stored = self._db.execute(f"SELECT * FROM {name}").fetchmany(self._most_rows + 1)
             finally:
                 if begins:
                     self._db.execute("COMMIT")
+        if len(stored) > self._most_rows:
+            raise StoreError(f"{self._path} has more than {self._most_rows:,} rows in one table. It is not read.")
         found = NOTHING
         for values in stored:
             self._verify(name, values)
@@ -229,6 +247,8 @@ class ChecksumTables:
         return Total(row["rows"], row["total"])
 
     def _verify(self, name: str, values: Sequence[Any]) -> None:
+        if not self._tables[name].fits(values[:-1]):
+            raise StoreError(f"{self._path}: a value in {name} is not of its column's type. It is not read.")
         if self._checksum(name, values[:-1]) != values[-1]:
             row = dict(zip(self._tables[name].columns, values, strict=False))
             raise damaged(
@@ -288,6 +308,8 @@ def _explained(path: Path, words: Callable[[Exception], str]) -> Iterator[None]:
     except UnicodeDecodeError as error:  # of a message in which SQLite quotes the file
         raise damaged(path, ascii(error.object)) from None
     except (sqlite3.Error, OSError) as error:
+        if _code(error) == sqlite3.SQLITE_INTERRUPT:
+            raise StoreError(f"{path} takes more work to read than any run does. It is not read.") from None
         if _code(error) in _DAMAGE:
             raise damaged(path, str(error)) from None
         raise StoreError(words(error)) from error

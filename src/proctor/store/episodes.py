@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
+from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
 from proctor.store.checksums import ChecksumTables, Row, Table, damaged, reading, writing
 from proctor.store.filesystem import is_network
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.meta import fault_in
+from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
+from proctor.store.videos import check_place
 
 SCHEMA_VERSION = 4
 
@@ -102,6 +105,12 @@ _TABLES = {
     "notes": Table({"told_at": "REAL NOT NULL", "message": "TEXT NOT NULL"}),
 }
 
+_MOST_BYTES = 16 << 20
+"""Of one value in a table."""
+
+_MOST_ROWS = 4 * MOST_EPISODES
+"""Of one table: attempts and notes may be more than there are episodes."""
+
 _JSON_COLUMNS = ("metrics", "timing")
 
 
@@ -115,18 +124,23 @@ class EpisodeTable:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        _check_files(path, follow=read_only)
         opening = reading(path) if read_only else writing(path)
         with opening:
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
-        self._tables = ChecksumTables(self._db, path, _TABLES)
+        self._tables = ChecksumTables(self._db, path, _TABLES, _MOST_ROWS)
         try:
+            self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
+            self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
             if not read_only:
                 with writing(path):
                     self._prepare()
             self._check_version()
             self._tables.check_schema()
+            if not read_only:
+                self._db.set_progress_handler(None, 0)  # its tables are ours, and it may write for days
         except StoreError:
             self._db.close()
             raise
@@ -164,7 +178,16 @@ class EpisodeTable:
         """Return a stored value, or `None`."""
         # All are read, because a damaged key is found by nobody who looks for it.
         stored = {row["key"]: row["value"] for row in self._tables.rows("meta")}
-        return json.loads(stored[key]) if key in stored else None
+        if key not in stored:
+            return None
+        try:
+            value = parse_json(stored[key])
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{self.path}: '{clip(key)}' cannot be read: {clip(str(error))}.") from None
+        fault = fault_in(key, value)
+        if fault is not None:
+            raise StoreError(f"{self.path}: '{key}' is {clip(value, 40)}; it {fault}. It is not read.")
+        return value
 
     def set_meta(self, key: str, value: Any) -> None:
         """Store a JSON value under `key`."""
@@ -235,7 +258,12 @@ class EpisodeTable:
 
     def records(self) -> list[EpisodeRecord]:
         """Return every episode that ended, in no particular order."""
-        return [_record(row) for row in self._tables.rows("episodes")]
+        rows = self._tables.rows("episodes")
+        with as_written_by_proctor(self.path):
+            records = [_record(row) for row in rows]
+        for record in records:
+            check_place(self.path, record.key, record.video_path)
+        return records
 
     def endings(self) -> list[Ended]:
         """Return how every episode ended, in no particular order: less than `records`, and quicker."""
@@ -341,6 +369,7 @@ class EpisodeTable:
 
 def is_begun(path: Path) -> bool:
     """Whether a file holds tables. One that cannot be read counts: opening it says what is wrong."""
+    _check_files(path, follow=True)
     if not path.exists():
         return False
     try:
@@ -371,6 +400,34 @@ def _holds_anything(database: sqlite3.Connection) -> bool:
     return bool(tables or database.execute("PRAGMA page_count").fetchone()[0] > 1)
 
 
+def _check_files(path: Path, *, follow: bool) -> None:
+    """Refuse what SQLite would wait for, or write to elsewhere."""
+    try:
+        for kind in ("", "-wal", "-shm", "-journal"):
+            check_regular(path.with_name(f"{path.name}{kind}"), follow=follow and not kind)
+    except OSError as error:
+        raise StoreError(f"{clip(str(error), 500)}. It is not read.") from None
+
+
+class _Budget:
+    """How much SQLite may do for somebody who reads: more than any run needs, and never without an end."""
+
+    STEP = 1_000_000
+
+    def __init__(self, path: Path) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = 0
+        # In instructions of SQLite's machine, of which a row takes some dozens and a byte less than one.
+        self._left = 200 * self.STEP + 20 * min(size, 1 << 30)
+
+    def spend(self) -> int:
+        """Take a step; anything but 0 ends the query."""
+        self._left -= self.STEP
+        return self._left < 0
+
+
 def _row(record: EpisodeRecord, ended_at: float) -> Row:
     wire = record.to_wire()
     texts = {column: json.dumps(wire[column], sort_keys=True) for column in _JSON_COLUMNS}
@@ -378,7 +435,10 @@ def _row(record: EpisodeRecord, ended_at: float) -> Row:
 
 
 def _record(row: Row) -> EpisodeRecord:
-    values = {column: json.loads(row[column]) for column in _JSON_COLUMNS}
+    values = {column: parse_json(row[column]) for column in _JSON_COLUMNS}
+    for column, value in values.items():
+        if not isinstance(value, dict):
+            raise ValueError(f"{column} are {clip(value, 40)}")
     values = {**row, **values, "success": _success(row), "rewards": b""}
     del values["ended_at"]
     return EpisodeRecord(**values)

@@ -14,6 +14,7 @@ from proctor.results import Result, Results, task_key
 from proctor.stats.intervals import CONFIDENCE, Rate
 from proctor.stats.macro import clustered, stratified
 from proctor.store.records import SPANS, EpisodeRecord
+from proctor.store.videos import video_place
 
 _PER_EPISODE = (
     "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
@@ -125,7 +126,7 @@ def _aggregate(result: Result, records: Iterable[EpisodeRecord], directory: Path
 
 
 def _videos(records: Iterable[EpisodeRecord], directory: Path) -> list[str]:
-    return [str(directory / record.video_path) for record in records if record.video_path]
+    return [str(directory / video_place(record.key)) for record in records if record.video_path]
 
 
 def _percent(rate: Rate) -> float | None:

@@ -11,7 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from proctor.errors import RunLockedError
+from proctor.errors import RunLockedError, UsageError
+from proctor.files import NotRegularError, check_regular, open_regular, parse_json, special_file_in
+
+FOLDERS = ("videos", "dataset", "recording", "logs")
+"""What a run directory's writer, and its children, write into."""
 
 
 class RunLock:
@@ -27,7 +31,7 @@ class RunLock:
         self._descriptor = -1
 
     def __enter__(self) -> RunLock:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = self._open()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -41,6 +45,19 @@ class RunLock:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
         return self
+
+    def _open(self) -> int:
+        """Open the lock's file, and look around: whoever holds the lock writes here, and nowhere else."""
+        directory = self._path.parent
+        try:
+            # A link would be followed to a file that is then emptied.
+            check_regular(self._path, follow=False)
+            special = special_file_in(directory, FOLDERS)
+        except NotRegularError as error:
+            special = str(error)
+        if special is not None:
+            raise UsageError(f"{special}. Nothing is written there: move it away, or use another --output_dir.")
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,7 +73,7 @@ class RunLock:
 def writer_of(directory: Path) -> str | None:
     """Return who writes to a run directory right now, in words, or `None`. It writes nothing itself."""
     try:
-        descriptor = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_regular(directory / "lock", follow=False)
     except OSError:
         return None
     try:
@@ -77,7 +94,7 @@ def writer_of(directory: Path) -> str | None:
 
 def _note(descriptor: int) -> dict[str, Any] | None:
     try:
-        note = json.loads(os.pread(descriptor, 4096, 0))
+        note = parse_json(os.pread(descriptor, 4096, 0))
     except (ValueError, OSError):
         return None
     return note if isinstance(note, dict) else None

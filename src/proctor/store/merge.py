@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -13,10 +11,12 @@ from typing import Any
 
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
+from proctor.files import as_written_by_proctor
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
+from proctor.store.videos import bring_video, links_among
 
 _MOST_SHOWN = 5
 
@@ -60,15 +60,13 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         identities = [table.meta("identity") for table in tables]
         for directory, identity in zip(directories, identities, strict=True):
             _check_same(directories[0], identities[0], directory, identity)
-        finished = [
-            {record.key: record for record in table.records() if record.status == "finished"} for table in tables
-        ]
+        finished = [_finished(*each) for each in zip(directories, tables, strict=True)]
         _check_results(directories, finished)
         apart = [records for place, records in zip(directories, finished, strict=True) if place != output]
         return Sources(
             directories,
             identities[0],
-            [Task(**task) for task in tables[0].meta("tasks")],
+            [Task(**task) for task in tables[0].meta("tasks") or ()],
             per_task=max(table.meta("n_episodes") or 0 for table in tables),
             reproducible=all(table.meta("reproducible") for table in tables),
             twice=sum(count > 1 for count in Counter(key for records in apart for key in records).values()),
@@ -80,8 +78,12 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         )
 
 
-def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> None:
-    """Bring everything of the sources into one run: videos first, so that no record names a missing one."""
+def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> list[str]:
+    """Bring everything of the sources into one run: videos first, so that no record names a missing one.
+
+    Returns what was left out and why, a line each.
+    """
+    left_out = []
     table.set_meta("identity", sources.identity)
     table.set_meta("n_episodes", sources.per_task)
     table.set_meta("reproducible", sources.reproducible)
@@ -90,13 +92,20 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> No
         if directory == output.path:
             continue
         with _reading(directory) as source:
-            for record in source.records():
-                if record.video_path is not None and (directory / record.video_path).exists():
-                    _bring(directory / record.video_path, output.path / record.video_path)
+            records = source.records()
+            for record in records:
+                bring_video(directory, record, output.path)
+            left_out.append(links_among(directory, records))
             table.absorb(source)
     # A run that was ended because of what it had shown stays that, unless the rest of the plan has been run too.
     whole = len(sources.tasks) * sources.per_task
     table.set_meta("stopped", sources.stopped if len(table.endings()) < whole else None)
+    return [line for line in left_out if line is not None]
+
+
+def _finished(directory: Path, table: EpisodeTable) -> dict[EpisodeKey, EpisodeRecord]:
+    with as_written_by_proctor(directory):
+        return {record.key: record for record in table.records() if record.status == "finished"}
 
 
 def _reading(directory: Path) -> EpisodeTable:
@@ -142,20 +151,3 @@ def _describe(record: EpisodeRecord) -> str:
         f"{outcome}, {record.steps} steps, sum of rewards {record.sum_reward}, "
         f"digest {(record.digest or 'none')[:16]}{pixels}"
     )
-
-
-def _bring(video: Path, target: Path) -> None:
-    if target.exists():
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(video, target)
-        except OSError:  # another file system, or one without links
-            partial = target.with_name(f"{target.name}.part")
-            shutil.copy2(video, partial)
-            partial.replace(target)
-    except OSError as error:
-        raise StoreError(
-            f"cannot copy {video} to {target}: {error.strerror or error}. Free some space."
-        ) from error

@@ -12,7 +12,6 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +19,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
+from proctor.store.videos import file_name, video_place
 
 DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"
@@ -41,15 +41,6 @@ def default_directory(job_name: str, now: float | None = None) -> Path:
     while candidate.exists():
         candidate, number = base / f"{stem}_{number}", number + 1
     return candidate
-
-
-def file_name(text: str) -> str:
-    """Return `text` with everything that does not belong into a file name replaced.
-
-    >>> file_name("my/task: v3")
-    'my_task_v3'
-    """
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
 
 
 class Shard(NamedTuple):
@@ -171,7 +162,7 @@ class RunDirectory:
 
     def video(self, task: Task, index: int) -> Path:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
-        return Path("videos") / f"{file_name(task.group)}_{task.task_id}" / f"eval_episode_{index}.mp4"
+        return Path(video_place(EpisodeKey(task.group, task.task_id, index)))
 
     def recording(self, task: Task, index: int) -> Path:
         """Return the folder into which an episode is recorded."""

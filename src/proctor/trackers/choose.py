@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -19,8 +18,10 @@ from proctor.config.wire import to_plain
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Progress, RunStart, Watcher
 from proctor.errors import ProctorError, UsageError
+from proctor.files import read_json
 from proctor.store.atomic import write_json
-from proctor.store.run_directory import SHARD_DIRECTORIES, file_name
+from proctor.store.run_directory import SHARD_DIRECTORIES
+from proctor.store.videos import file_name
 from proctor.trackers.reporter import Reporter
 from proctor.trackers.values import final_values, live_values, videos_of
 
@@ -156,8 +157,8 @@ def _ids(directory: Path, names: Sequence[str], settings: Settings) -> dict[str,
     """Return the id of the run at each tracker: a resumed run keeps its own."""
     file = directory / IDS
     ids: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError):
-        ids = json.loads(file.read_text())
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        ids = {str(name): str(value) for name, value in dict(read_json(file)).items()}
     fresh = {name: secrets.token_hex(4) for name in names if name not in ids}
     if settings.wandb.run_id is not None and "wandb" in names:
         fresh["wandb"] = settings.wandb.run_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Progress
 from proctor.results import task_key
 from proctor.stats.intervals import Rate
+from proctor.store.videos import video_file
 
 MOST_VIDEOS = 16
 
@@ -49,7 +51,8 @@ def videos_of(evaluation: Evaluation) -> list[Path]:
     """Return some of a run's videos, failures first."""
     filmed = [record for record in evaluation.records if record.video_path is not None]
     filmed.sort(key=lambda record: (bool(record.success), record.task, record.episode_index))
-    return [evaluation.directory / str(record.video_path) for record in filmed[:MOST_VIDEOS]]
+    found = (video_file(evaluation.directory, record) for record in filmed)
+    return list(itertools.islice(filter(None, found), MOST_VIDEOS))
 
 
 def _rate(name: str, rate: Rate) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -18,24 +19,33 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from proctor.errors import ProctorError
+from proctor.files import clip
+from proctor.machine.names import Hosts
 from proctor.viewer.files import STATIC, file_response, static_response
 from proctor.viewer.pages import Pages
+from proctor.viewer.readers import BusyError, Readers
 from proctor.viewer.runs import Runs
-from proctor.viewer.safety import Guard, Hosts, inside, run_around
+from proctor.viewer.safety import Guard, inside, run_around
+
+_PATIENCE = 30.0
+"""Seconds that a page may take."""
 
 
 def make_app(root: Path, hosts: Hosts) -> Guard:
     """Return the application over the runs below `root`."""
     viewer = _Viewer(root.resolve())
     routes = [
-        Route("/", viewer.list),
-        Route("/rows", viewer.rows),
-        Route("/run/{path:path}", viewer.run),
-        Route("/report/{path:path}", viewer.report),
-        Route("/live/{path:path}", viewer.live),
-        Route("/compare", viewer.compare),
-        Route("/compare/{path:path}", viewer.compare),
-        Route("/static/{name}", viewer.static),
+        Route(path, viewer.patient(answer))
+        for path, answer in (
+            ("/", viewer.list),
+            ("/rows", viewer.rows),
+            ("/run/{path:path}", viewer.run),
+            ("/report/{path:path}", viewer.report),
+            ("/live/{path:path}", viewer.live),
+            ("/compare", viewer.compare),
+            ("/compare/{path:path}", viewer.compare),
+            ("/static/{name}", viewer.static),
+        )
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: viewer.refused, ProctorError: viewer.failed})
     app.router.redirect_slashes = False
@@ -43,11 +53,30 @@ def make_app(root: Path, hosts: Hosts) -> Guard:
 
 
 class _Viewer:
-    """Answers requests. Starlette runs each method in a thread, so that none waits for another."""
+    """Answers requests, each in a thread, so that none waits for another."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._runs = root, Runs(root)
         self._pages = Pages(root)
+        self._readers = Readers()
+
+    def patient(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Return an endpoint that runs `answer` in a thread, and says so if that does not end."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._readers.answer(request.url.path, _PATIENCE, answer, request)
+            except (HTTPException, ProctorError):
+                raise
+            except TimeoutError:
+                return self._pages.refusal(f"This takes longer than {_PATIENCE:g} s to read.", 503)
+            except BusyError:
+                return self._pages.refusal("This is being read already, and does not end.", 503)
+            except Exception as error:  # a stranger's run may be wrong in any way
+                words = f"{type(error).__name__}: {clip(str(error))}"
+                return self._pages.refusal(f"This run is not as Proctor writes it ({words}).", 500)
+
+        return endpoint
 
     def list(self, request: Request) -> Response:
         return self._pages.list(self._runs.all())
@@ -115,12 +144,12 @@ class _Viewer:
             return RedirectResponse(f"/run/{quote(path, errors='surrogateescape')}/", 307)
         return self._pages.folder(found, run)
 
-    def refused(self, request: Request, error: Exception) -> Response:
+    async def refused(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         said = error.detail if isinstance(error, HTTPException) else ""
         words = "There is nothing here. It may have been moved or deleted." if said == "Not Found" else said
         return self._pages.refusal(words, status)
 
-    def failed(self, request: Request, error: Exception) -> Response:
+    async def failed(self, request: Request, error: Exception) -> Response:
         """Tell why a page cannot be made: a run that changed or broke since it was listed."""
-        return self._pages.refusal(str(error.__cause__ or error), 409)
+        return self._pages.refusal(clip(str(error.__cause__ or error), 500), 409)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from proctor.viewer.summary import Summary
 
 OUTCOMES = ("success", "failure", "unknown", "error")
 _SMALL_LOG = 4 << 20
+_MOST_ENTRIES = 10_000
 _REPORT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; media-src 'self' data:; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -98,7 +100,7 @@ class Pages:
 
     def folder(self, folder: Path, run: Path) -> Response:
         """Return what a folder of a run holds."""
-        entries = sorted(folder.iterdir())
+        entries = sorted(itertools.islice(folder.iterdir(), _MOST_ENTRIES))
         return self._page(
             "folder.html.j2",
             title=f"{run.name}/{folder.relative_to(run)}",

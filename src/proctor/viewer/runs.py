@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 from proctor.store.lock import writer_of
 from proctor.store.run_directory import DATABASE
+from proctor.viewer.readers import BusyError, Readers
 from proctor.viewer.safety import inside
-from proctor.viewer.summary import SOURCES, Summary, summarise
+from proctor.viewer.summary import SOURCES, Summary, summarise, unreadable
 
-_OF_A_RUN = ("videos", "logs")
+_OF_A_RUN = ("videos", "logs", "dataset", "recording")
+_MOST_FOLDERS = 100_000
+
+_PATIENCE, _LEAST_PATIENCE, _PATIENCE_WITH_ALL = 2.0, 0.05, 5.0
+"""Seconds that a list waits for one run, for one more when it has waited long, and before it has waited long."""
 
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
@@ -25,13 +32,20 @@ class Runs:
         self.root = root
         self._known: dict[Path, tuple[_Signature, Summary]] = {}
         self._lock = threading.Lock()
+        self._readers = Readers()
+        self._under_way: dict[Path, tuple[Future[Summary], float]] = {}
 
     def all(self) -> list[Summary]:
-        """Return a summary of every run, the newest first."""
-        found = [self.summary(directory) for directory in find(self.root)]
+        """Return a summary of every run, the newest first. One that cannot be read in time is said to be so."""
+        deadline = time.monotonic() + _PATIENCE_WITH_ALL
+        found = [
+            self.summary(directory, min(_PATIENCE, max(_LEAST_PATIENCE, deadline - time.monotonic())))
+            for directory in find(self.root)
+        ]
         with self._lock:
             there = {self.root / summary.path for summary in found}
             self._known = {path: kept for path, kept in self._known.items() if path in there}
+            self._under_way = {path: kept for path, kept in self._under_way.items() if not kept[0].done()}
         return sorted(found, key=lambda summary: (-summary.began, summary.path))
 
     def at(self, relative: str) -> Path | None:
@@ -39,8 +53,27 @@ class Runs:
         directory = inside(self.root, relative)
         return directory if directory is not None and (directory / DATABASE).is_file() else None
 
-    def summary(self, directory: Path) -> Summary:
-        """Return what is known of one run."""
+    def summary(self, directory: Path, patience: float = 10.0) -> Summary:
+        """Return what is known of one run, after `patience` seconds at most."""
+        try:
+            future, started = self._read(directory)
+            # Who is being read for long already is not waited for again.
+            return future.result(max(0.0, started + patience - time.monotonic()))
+        except TimeoutError:
+            why = "Reading it takes long. It is gone on with, and shown here once it is done."
+        except BusyError:
+            why = "Too many of the other runs here cannot be read to the end."
+        return unreadable(self.root, directory, why)
+
+    def _read(self, directory: Path) -> tuple[Future[Summary], float]:
+        with self._lock:
+            under_way = self._under_way.get(directory)
+            if under_way is None or under_way[0].done():
+                under_way = self._readers.start(directory, self._summary, directory), time.monotonic()
+                self._under_way[directory] = under_way
+            return under_way
+
+    def _summary(self, directory: Path) -> Summary:
         writer = writer_of(directory)
         if writer is not None:
             return summarise(self.root, directory, writer)  # it changes all the time
@@ -58,7 +91,9 @@ class Runs:
 def find(root: Path) -> Iterator[Path]:
     """Yield every folder with a run, at any depth. Links to folders are not followed, hidden ones left out."""
     waiting = [root]
-    while waiting:
+    for _ in range(_MOST_FOLDERS):
+        if not waiting:
+            return
         folder = waiting.pop()
         try:
             with os.scandir(folder) as entries:

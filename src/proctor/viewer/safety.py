@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from proctor.machine.names import Hosts
 from proctor.store.run_directory import DATABASE
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
-_EVERYWHERE = ("", "0.0.0.0", "::")
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
@@ -67,41 +63,6 @@ def run_around(root: Path, found: Path) -> Path | None:
 def leads_out(root: Path, file: Path) -> bool:
     """Whether a file below `root` is a link that leads out of it."""
     return file.is_symlink() and inside(root, os.path.relpath(file, root)) is None
-
-
-class Hosts:
-    """The `Host` headers that are answered.
-
-    A page of a stranger can make its own name mean this machine (DNS rebinding) and then read what is served here;
-    but the browser still sends that name.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        self._port, self._everywhere = port, host in _EVERYWHERE
-        names = {*LOCAL, host, *((socket.gethostname(), socket.getfqdn()) if self._everywhere else ())}
-        self._names = {name.lower() for name in names if name}
-
-    def knows(self, header: str) -> bool:
-        """Whether a request with this header was meant for this viewer."""
-        if header.startswith("["):
-            name, bracket, rest = header[1:].partition("]")
-            if not bracket or ":" not in name:
-                return False
-        else:
-            name, colon, port = header.partition(":")
-            rest = colon + port
-        if rest != f":{self._port}" and not (rest == "" and self._port == 80):
-            return False
-        # Who listens everywhere is reached by any address. A number cannot be made to mean another machine.
-        return name.lower() in self._names or (self._everywhere and _is_number(name))
-
-
-def _is_number(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 class Guard:

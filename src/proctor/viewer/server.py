@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
 if TYPE_CHECKING:
     import uvicorn
 
-_PARTING_SECONDS = 2
+_PARTING_SECONDS = 1
 
 
 def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> int:
@@ -28,8 +30,8 @@ def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> 
         raise UsageError(
             f"proctor view needs the package {error.name}. Run: pip install 'proctor[view]'"
         ) from None
+    from proctor.machine.names import Hosts
     from proctor.viewer.app import make_app
-    from proctor.viewer.safety import Hosts
 
     with _listen(host, port) as listening:
         port = listening.getsockname()[1]
@@ -64,6 +66,10 @@ async def _serve(server: uvicorn.Server, listening: socket.socket) -> int:
         # A browser that has paused a video holds its connection; that it is cut off now is nobody's fault.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         server.should_exit = True
+        # A thread that sends a file may wait for a disk that never answers, and would be waited for.
+        backstop = threading.Timer(2 * _PARTING_SECONDS, os._exit, (number,))
+        backstop.daemon = True
+        backstop.start()
 
     for number, meaning in ((signal.SIGINT, EXIT_SIGINT), (signal.SIGTERM, EXIT_SIGTERM)):
         asyncio.get_running_loop().add_signal_handler(number, end, meaning)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.config.files import CONFIG_FILE, read_run_settings
+from proctor.config.files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.engine.plan import make_plan, shard_of
 from proctor.errors import ProctorError
+from proctor.files import clip
 from proctor.report.live import duration
 from proctor.report.page.view import moment
 from proctor.report.summary import interval, percent
@@ -89,8 +90,6 @@ class Summary:
 
 def summarise(root: Path, directory: Path, writer: str | None) -> Summary:
     """Read a run's summary. Whatever is wrong with it is told in the summary."""
-    path = "" if directory == root else os.path.relpath(directory, root)
-    name = directory.name.encode(errors="replace").decode()
     try:
         began = (directory / DATABASE).lstat().st_mtime
     except OSError:
@@ -98,10 +97,20 @@ def summarise(root: Path, directory: Path, writer: str | None) -> Summary:
     try:
         problem = _unsafe(root, directory)
         if problem:
-            return Summary(path, name, "unreadable", began, problem)
-        return _read(directory, path, began, writer or "")
+            return unreadable(root, directory, problem, began)
+        return _read(directory, _relative(root, directory), began, writer or "")
     except Exception as error:  # a stranger's file may be wrong in any way; the list must go on
-        return Summary(path, name, "unreadable", began, _reason(error))
+        return unreadable(root, directory, _reason(error), began)
+
+
+def unreadable(root: Path, directory: Path, problem: str, began: float = 0.0) -> Summary:
+    """Return the summary of a run of which nothing is known but why."""
+    name = directory.name.encode(errors="replace").decode()
+    return Summary(_relative(root, directory), name, "unreadable", began, clip(problem, 500))
+
+
+def _relative(root: Path, directory: Path) -> str:
+    return "" if directory == root else os.path.relpath(directory, root)
 
 
 def _unsafe(root: Path, directory: Path) -> str:
@@ -116,7 +125,7 @@ def _unsafe(root: Path, directory: Path) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, ProctorError):
         return str(error.__cause__ or error)
-    return f"it is not as Proctor writes it ({type(error).__name__}: {error})"
+    return f"it is not as Proctor writes it ({type(error).__name__}: {clip(str(error))})"
 
 
 def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
@@ -141,18 +150,18 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     complete = bool(plan) and len(ended) == len(plan)
     return Summary(
         path=path,
-        name=str(settings.get("job_name") or directory.name),
+        name=clip(str(settings.get("job_name") or directory.name)),
         state="running" if writer else "complete" if complete else "stopped" if stopped else "incomplete",
         began=sessions[0].started_at if sessions else began,
-        benchmark=str(env.get("type") or "").rpartition(":")[2] or "unknown",
-        policy=str(policy.get("path") or policy.get("type") or "unknown"),
+        benchmark=clip(str(env.get("type") or "").rpartition(":")[2] or "unknown"),
+        policy=clip(str(policy.get("path") or policy.get("type") or "unknown")),
         tasks=len(tasks),
         planned=len(plan),
         ended=len(ended),
         errors=sum(ending.status == "error" for ending in ended.values()),
         rate=rates.overall,
         wall=max(wall, time.time() - sessions[-1].started_at) if writer and sessions else wall,
-        rule=str(stopped["rule"]) if stopped else "",
+        rule=clip(stopped["rule"]) if stopped else "",
         writer=writer,
         speed=_speed(sessions, endings) if writer else 0.0,
     )
@@ -160,8 +169,7 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
 
 def _plan(settings: Mapping[str, Any], tasks: Sequence[Task], per_task: int, seed: int) -> list[Episode]:
     plan = make_plan(tasks, per_task, seed)
-    chosen = settings.get("eval") or {}
-    return shard_of(plan, chosen.get("shard_id", 0), chosen.get("num_shards", 1))
+    return shard_of(plan, *shard_in(settings))
 
 
 def _speed(sessions: Sequence[Session], endings: Sequence[Ended]) -> float:

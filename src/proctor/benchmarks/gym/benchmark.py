@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Simulator, Task
 from proctor.config.contents import is_own
-from proctor.config.settings import AtLeast, EnvSettings
+from proctor.config.settings import AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class GymSettings(EnvSettings):
     """`--env.*` of any Gymnasium environment."""
 
     package: Annotated[str, "packages to import, which register the task; comma list [the task's namespace]"] = ""
-    kwargs: Annotated[dict[str, Any], "arguments of the environment: --env.kwargs.name=value"] = field(
-        default_factory=dict
-    )
+    kwargs: Annotated[
+        dict[str, Any], Locates("values"), "arguments of the environment: --env.kwargs.name=value"
+    ] = field(default_factory=dict)
     episode_length: Annotated[int, AtLeast(0), "step limit; 0: the environment's own"] = 0
     success_key: Annotated[
         str,

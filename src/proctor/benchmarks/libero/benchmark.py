@@ -12,7 +12,7 @@ from proctor.benchmarks.libero.assets import HOW_TO_GET, fetch_assets, find_asse
 from proctor.benchmarks.libero.state import STATE_SIZE
 from proctor.benchmarks.libero.tasks import INITIAL_STATES, MAX_STEPS, prompt, suites
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
-from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError, did_you_mean
 
 STATE = "observation.state"
@@ -55,7 +55,10 @@ class LiberoSettings(EnvSettings):
     init_states: Annotated[bool, "start from LIBERO's fixed initial states; false: from the seed alone"] = True
     episode_length: Annotated[int | None, AtLeast(1), "step limit [280 to 520, by the suite]"] = None
     assets_path: Annotated[
-        str | None, EXECUTION, "directory with LIBERO's meshes and textures [found, or downloaded]"
+        str | None,
+        Locates("folder"),
+        EXECUTION,
+        "directory with LIBERO's meshes and textures [found, or downloaded]",
     ] = None
 
 

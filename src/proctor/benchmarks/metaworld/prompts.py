@@ -14,6 +14,7 @@ from typing import Any
 
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import UsageError, did_you_mean
+from proctor.files import clip
 
 OWN: dict[str, str] = {
     "assembly-v3": "lift the ring and put it over the peg",
@@ -94,17 +95,17 @@ def _only_known(words: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_override(path: Path) -> dict[str, str]:
-    import yaml  # here: workers import this module and never read a file
+    from proctor.config.yaml_text import YamlError, read_yaml  # here: workers never read a file
 
     try:
-        words = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"--env.prompts={path}: {error}") from None
+        words = read_yaml(path)
+    except (OSError, YamlError) as error:
+        raise UsageError(f"--env.prompts={path}: {clip(str(error), 300)}") from None
     if not isinstance(words, dict):
         raise UsageError(f"--env.prompts={path}: expected a mapping of task names to prompts.")
     for task in words:
         if task not in OWN:
             raise UsageError(
-                f"--env.prompts={path}: '{task}' is no Meta-World task.{did_you_mean(str(task), MT50)}"
+                f"--env.prompts={path}: '{clip(task)}' is no Meta-World task.{did_you_mean(str(task), MT50)}"
             )
     return _only_known(words)

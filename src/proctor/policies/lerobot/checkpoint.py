@@ -107,6 +107,9 @@ def _directory(path: str, revision: str | None) -> Path:
     local = Path(path).expanduser()
     if local.is_dir():
         return local.absolute()
+    if path.startswith(("/", ".", "~")):
+        # A path is absolute in a run's settings, and is not one thing here and a repository there.
+        raise UsageError(f"--policy.path={path}: there is no such directory. Was the checkpoint moved or deleted?")
     from huggingface_hub import snapshot_download
 
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Task
-from proctor.config.settings import EXECUTION, AtLeast, PolicySettings
+from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 
@@ -28,7 +28,7 @@ class LeRobotSettings(PolicySettings):
 
     # Not identity as they are written: what these come to is in the policy's spec (the kind of device, the rows of
     # a batch) and in its fingerprint (the config with every override, by content where one is a path).
-    path: Annotated[str | None, EXECUTION, "directory or hub id of a checkpoint"] = None
+    path: Annotated[str | None, Locates("checkpoint"), EXECUTION, "directory or hub id of a checkpoint"] = None
     device: Annotated[
         str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
     ] = None
@@ -37,6 +37,7 @@ class LeRobotSettings(PolicySettings):
     ] = 0
     overrides: Annotated[
         dict[str, Any],
+        Locates("values"),
         EXECUTION,
         "any field of the checkpoint's config, also as --policy.FIELD=value: n_action_steps, ...",
     ] = field(default_factory=dict)

@@ -14,8 +14,12 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.files import clip
+from proctor.policies.remote.bounds import TooLargeError, check_bounds
+
 Spelling = Literal["bytes", "text"]
 
+_MOST_AXES = 32
 _DTYPE = re.compile(r"[<>|=]?[biufSU][1-9]\d{0,5}")
 
 
@@ -32,15 +36,19 @@ def pack(message: Any, spelling: Spelling = "bytes") -> bytes:
 def unpack(data: bytes) -> Any:
     """Return what `pack` was given, in either spelling. Raises `Malformed` for anything else.
 
+    Both sides of a connection read with it, and neither takes more than a message of the protocol can hold.
     Arrays are writable copies: torch warns about read-only ones.
     """
     try:
+        check_bounds(data)
         return msgpack.unpackb(data, object_hook=_unpack_map)
     except Malformed:
         raise
+    except TooLargeError as error:
+        raise Malformed(str(error)) from None
     # msgpack raises its own errors, some of ours' kind and bare ones for depth, size and wrong text.
     except Exception as error:
-        raise Malformed(f"no msgpack: {type(error).__name__}: {error}".rstrip(": ")) from None
+        raise Malformed(clip(f"no msgpack: {type(error).__name__}: {error}".rstrip(": "))) from None
 
 
 def _pack_bytes_keys(value: Any) -> Any:
@@ -81,11 +89,12 @@ def _unpack_map(found: dict[Any, Any]) -> Any:
 
 def _array(data: Any, dtype: Any, shape: Any) -> NDArray[Any]:
     kind = _checked_dtype(dtype)
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise Malformed(f"an array of shape {repr(shape)[:40]}")
+    wrong = not isinstance(shape, list) or len(shape) > _MOST_AXES
+    if wrong or not all(type(size) is int and size >= 0 for size in shape):
+        raise Malformed(f"an array of shape {clip(shape, 40)}")
     if not isinstance(data, bytes) or math.prod(shape) * kind.itemsize != len(data):
         size = f"{len(data)} bytes" if isinstance(data, bytes) else type(data).__name__
-        raise Malformed(f"an array of shape {repr(shape)[:40]} and type {kind} with data of {size}")
+        raise Malformed(f"an array of shape {clip(shape, 40)} and type {kind} with data of {size}")
     try:
         return np.ndarray(shape, kind, buffer=data).copy()
     except (ValueError, TypeError, OverflowError) as error:
@@ -104,7 +113,7 @@ def _scalar(data: Any, dtype: Any) -> Any:
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-        raise Malformed(f"an array of type {str(dtype)[:40]!r}; numbers and text are allowed")
+        raise Malformed(f"an array of type {clip(dtype, 40)!r}; numbers and text are allowed")
     try:
         return np.dtype(dtype)
     except TypeError:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
+from proctor.files import clip
 from proctor.policies.remote.arrays import Malformed
 
 if TYPE_CHECKING:
@@ -169,15 +170,13 @@ def _connect(address: Address) -> ClientConnection:
 
 def last_line(text: str, most: int = 300) -> str:
     """Return the line of an error frame that says what went wrong: openpi sends whole tracebacks."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return _clip(lines[-1], most) if lines else "an empty text"
+    # The last lines of a long one will do; a server may send as much as it likes.
+    lines = [line.strip() for line in text[-10_000:].strip().splitlines() if line.strip()]
+    return clip(lines[-1], most) if lines else "an empty text"
 
 
 def garbage(address: Address, what: str, answer: Any, error: Malformed | None = None) -> PolicyError:
     """Return the error about an answer that is not of the protocol, showing what came."""
     reason = f" ({error})" if error is not None else ""
-    return PolicyError(f"{address} {what}{reason}: {_clip(repr(answer), 120)}")
-
-
-def _clip(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
+    shown = repr(answer[:120]) if isinstance(answer, (bytes, str)) else clip(answer, 120)
+    return PolicyError(f"{address} {what}{reason}: {shown}")

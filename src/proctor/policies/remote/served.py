@@ -31,6 +31,10 @@ WINDOW = "proctor/window"
 """How many steps each array holds, oldest first; more than one adds a leading axis."""
 
 
+STEP = "proctor/step"
+"""Which step of its episode a message is of, from 0: by this a client proves that it sends every step."""
+
+
 def metadata_of(spec: PolicySpec, benchmark: str, identity: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata that each connection begins with; `identity` is the policy's and its machine's."""
     words = json.dumps(identity, sort_keys=True).encode()

@@ -11,12 +11,16 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from proctor.files import read_descriptor
 from proctor.report.page.choice import MOST_CARDS, Outcome, episodes_for_curves, outcome, worst_first
 from proctor.report.page.figures import RewardLine, reward_panel, tidy
 from proctor.report.page.run import Run
 from proctor.store.records import EpisodeRecord
+from proctor.store.videos import open_video, video_file
 
 SHOWN_PANELS = 12
+MOST_EMBEDDED = 256 << 20
+"""Bytes of one video inside of a page."""
 
 
 class Card(NamedTuple):
@@ -49,9 +53,8 @@ class Panel(NamedTuple):
 
 def video_link(run: Run, record: EpisodeRecord, output: Path) -> str | None:
     """Return where an episode's video lies, seen from the report; `None` if there is none."""
-    if record.video_path is None or not (run.path / record.video_path).is_file():
-        return None
-    return quote(os.path.relpath(run.path / record.video_path, output.parent.absolute()))
+    video = video_file(run.path, record)
+    return None if video is None else quote(os.path.relpath(video, output.parent.absolute()))
 
 
 def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], int]:
@@ -65,7 +68,7 @@ def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], i
         watchable = worst_first(run.records, links.__contains__)
         more += len(watchable) - len(watchable[:each])
         for record in watchable[:each]:
-            source = _embedded(run.path / str(record.video_path)) if embed else links[record.key]
+            source = _embedded(run, record) if embed else links[record.key]
             found.append(
                 Card(place, record, outcome(record), prompts[record.key[:2]], source, "" if embed else source)
             )
@@ -80,8 +83,10 @@ def _which(record: EpisodeRecord) -> tuple[str, int]:
     return record.task, record.episode_index
 
 
-def _embedded(video: Path) -> str:
-    return f"data:video/mp4;base64,{base64.b64encode(video.read_bytes()).decode()}"
+def _embedded(run: Run, record: EpisodeRecord) -> str:
+    with open_video(run.path, record) as video:
+        content = read_descriptor(video, MOST_EMBEDDED, run.path)
+    return f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
 
 
 def failures(run: Run) -> list[Failures]:

@@ -29,6 +29,7 @@ from proctor.report.page.view import View, view_of
 from proctor.results import Result
 from proctor.stats.intervals import Rate
 from proctor.store.atomic import write_text
+from proctor.store.videos import links_among
 
 REPORT = "report.html"
 MOST_RUNS = 6
@@ -120,13 +121,20 @@ class Page:
         return [(ident, words) for ident, words, there in all_of_them if there]
 
 
-def write_report(directories: Sequence[Path], output: Path | None = None, *, embed_videos: bool = False) -> Path:
+def write_report(
+    directories: Sequence[Path],
+    output: Path | None = None,
+    *,
+    embed_videos: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Write the report about one run, or several side by side; returns where it lies.
 
     Args:
         directories: run directories; the first is what the others are compared with.
         output: the file; `report.html` in the run's directory by default, of several in the current one.
         embed_videos: put the videos into the file instead of linking them.
+        tell: is told, in a line each, what was left out of the report.
 
     Raises:
         UsageError: a directory holds no run.
@@ -138,6 +146,10 @@ def write_report(directories: Sequence[Path], output: Path | None = None, *, emb
     if output is None:
         output = runs[0].path / REPORT if len(runs) == 1 else Path.cwd() / REPORT
     write_text(output, render(runs, output, embed_videos))
+    for run in runs:
+        left_out = links_among(run.path, run.records)
+        if left_out is not None:
+            tell(left_out)
     return output
 
 

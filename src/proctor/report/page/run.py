@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
-from proctor.config.files import read_run_settings
+from proctor.config.files import read_run_settings, shard_in
 from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
+from proctor.files import as_written_by_proctor, read_json
 from proctor.report.page.choice import episodes_for_curves
 from proctor.results import Results
 from proctor.store.episodes import EpisodeTable, Note, Session, is_begun
@@ -96,13 +96,14 @@ def read_report_run(path: Path) -> Run:
     """Read the run in a directory, also one that goes on. Raises `UsageError` if there is none."""
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such run directory.")
-    if not is_begun(path / DATABASE):
-        if any(path.glob(SHARD_DIRECTORIES)):
-            raise UsageError(f"{path} holds shards that are not merged yet. Run: proctor merge {path}")
-        raise UsageError(f"{path} holds no run: there is no {DATABASE}.")
-    settings = read_run_settings(path)
     try:
-        return _read(path.absolute(), settings)
+        if not is_begun(path / DATABASE):
+            if any(path.glob(SHARD_DIRECTORIES)):
+                raise UsageError(f"{path} holds shards that are not merged yet. Run: proctor merge {path}")
+            raise UsageError(f"{path} holds no run: there is no {DATABASE}.")
+        settings = read_run_settings(path)
+        with as_written_by_proctor(path):
+            return _read(path.absolute(), settings)
     except StoreError as error:
         raise UsageError(str(error)) from error
 
@@ -141,14 +142,13 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
 
 
 def _shard(settings: Mapping[str, Any]) -> Shard | None:
-    eval_settings = settings.get("eval") or {}
-    number, of = eval_settings.get("shard_id", 0), eval_settings.get("num_shards", 1)
+    number, of = shard_in(settings)
     return Shard(number, of) if of > 1 else None
 
 
 def _versions(result: Path, identity: Identity) -> dict[str, str]:
     """Return what the run's result says it ran with; of one that has no result yet, what its identity says."""
     try:
-        return dict(json.loads(result.read_text(encoding="utf-8"))["versions"])
+        return {str(name): str(value) for name, value in dict(read_json(result)["versions"]).items()}
     except (OSError, ValueError, KeyError, TypeError):
         return {**identity["versions"], "cpu": identity["machine"]["cpu"]}

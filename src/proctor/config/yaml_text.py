@@ -1,0 +1,91 @@
+"""YAML as Proctor reads it, everywhere: bounded, so that a few lines cannot become gigabytes.
+
+An alias repeats what its anchor holds, and aliases of aliases multiply. What is counted is therefore what the text
+would come to when every alias is written out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proctor.files import clip, read_regular
+
+MOST_BYTES = 1 << 20
+MOST_VALUES = 100_000
+MOST_LEVELS = 64
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SLOW_BYTES = 64 << 10
+
+
+class YamlError(ValueError):
+    """Text that is no YAML, or more than is read; what is wrong with it, in one line."""
+
+
+class TooLargeError(YamlError):
+    """YAML that would become more than anybody writes."""
+
+
+def read_yaml(path: Path) -> Any:
+    """Return what a YAML file holds. Raises `OSError` or `YamlError`."""
+    try:
+        return parse_yaml(read_regular(path, MOST_BYTES).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise YamlError(clip(str(error))) from None
+
+
+def parse_yaml(text: str) -> Any:
+    """Return YAML as plain values. Raises `YamlError`."""
+    if len(text) > MOST_BYTES:
+        raise TooLargeError(f"more than {MOST_BYTES >> 20} MiB")
+    # The parser in C is ten times as fast, which whoever looks at hundreds of runs notices. It does not know the
+    # halves of characters that file names can hold.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if _HALF_CHARACTER.search(text) and len(text) <= _SLOW_BYTES:
+        loader = yaml.SafeLoader
+    try:
+        plain = str(text)  # the parser in C takes no text of a class of our own
+        _check_size(plain, loader)
+        return yaml.load(plain, loader)
+    except TooLargeError:
+        raise
+    # The constructors of numbers and dates raise errors of their own.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise YamlError(clip(str(error), 300)) from None
+
+
+def _check_size(text: str, loader: Any) -> None:
+    """Add up what every alias would be written out, event by event: nothing is built before it is known."""
+    anchored: dict[str, int] = {}
+    open_anchors: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchored:
+                raise TooLargeError(
+                    f"the alias *{clip(event.anchor, 40)} is inside of what it repeats, or of nothing"
+                )
+            total += anchored[event.anchor]
+        elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            if event.anchor:
+                anchored.pop(event.anchor, None)
+            open_anchors.append((event.anchor, total))
+            total += 1
+            if len(open_anchors) > MOST_LEVELS:
+                raise TooLargeError(f"nested more than {MOST_LEVELS} levels deep")
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            anchor, before = open_anchors.pop()
+            if anchor:
+                anchored[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            # A long text that is repeated costs nothing to hold, but to print.
+            weight = 1 + len(event.value) // 64
+            total += weight
+            if event.anchor:
+                anchored[event.anchor] = weight
+        if total > MOST_VALUES:
+            raise TooLargeError(f"more than {MOST_VALUES:,} values, aliases written out")

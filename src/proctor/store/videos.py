@@ -1,0 +1,98 @@
+"""Where a run's videos lie, and the one way from a stored record to such a file.
+
+What a record says of its video may come from anybody. A run writes the video of an episode to one place only, so
+whatever else is stored there was not written by Proctor; and no link below the run directory is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from proctor.benchmarks.protocol import EpisodeKey
+from proctor.errors import StoreError
+from proctor.files import clip, is_below, open_below
+from proctor.store.records import EpisodeRecord
+
+
+def file_name(text: str) -> str:
+    """Return `text` with everything that does not belong into a file name replaced.
+
+    >>> file_name("my/task: v3")
+    'my_task_v3'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
+
+
+def video_place(key: EpisodeKey) -> str:
+    """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
+    return f"videos/{file_name(key[0])}_{key[1]}/eval_episode_{key[2]}.mp4"
+
+
+def check_place(path: Path, key: EpisodeKey, stored: str | None) -> None:
+    """Raise `StoreError` if a table names another file as an episode's video than its run can have written."""
+    if stored is not None and stored != video_place(key):
+        raise StoreError(
+            f"{path} says that the video of {clip(key[0], 60)} episode {clip(key[2], 20)} is {clip(stored)!r}. "
+            f"A run writes it to {clip(video_place(key))}: this file was changed by hand, and is not read."
+        )
+
+
+def video_file(run: Path, record: EpisodeRecord) -> Path | None:
+    """Return an episode's video if it is there: a regular file inside of its run directory, through no link."""
+    place = _place(record)
+    return run / place if place is not None and is_below(run, place) else None
+
+
+def open_video(run: Path, record: EpisodeRecord) -> AbstractContextManager[int]:
+    """Open what `video_file` found; nothing can have been put in its place in between. Raises `OSError`."""
+    return open_below(run, _place(record) or "")
+
+
+def bring_video(run: Path, record: EpisodeRecord, target: Path) -> None:
+    """Link or copy an episode's video to the same place in another run directory, if it is there."""
+    place = _place(record)
+    if place is None or not is_below(run, place):
+        return
+    final = target / place
+    if final.exists():
+        return
+    try:
+        for folder in (target / "videos", final.parent):
+            folder.mkdir(exist_ok=True)
+            if folder.is_symlink():
+                raise OSError(f"{folder} is a link")
+        with open_below(run, place) as video:
+            try:
+                os.link(f"/proc/self/fd/{video}", final, follow_symlinks=True)
+            except OSError:  # another file system, or one without links
+                _copy(video, final)
+    except OSError as error:
+        raise StoreError(
+            f"cannot copy {run / place} to {final}: {error.strerror or error}. Free some space."
+        ) from error
+
+
+def links_among(run: Path, records: Iterable[EpisodeRecord]) -> str | None:
+    """Say how many videos are left out because they are no files of the run's own; `None` if there are none."""
+    places = [place for record in records if (place := _place(record)) is not None]
+    out = [place for place in places if os.path.lexists(run / place) and not is_below(run, place)]
+    if not out:
+        return None
+    more = f" and {len(out) - 1} more" if len(out) > 1 else ""
+    return f"{run / out[0]}{more}: not a regular file inside of {run}, or behind a link. Left out."
+
+
+def _place(record: EpisodeRecord) -> str | None:
+    return None if record.video_path is None else video_place(record.key)
+
+
+def _copy(video: int, final: Path) -> None:
+    partial = final.with_name(f"{final.name}.part")
+    with open(os.dup(video), "rb") as source, partial.open("wb") as copy:
+        shutil.copyfileobj(source, copy)
+    partial.replace(final)
