@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,18 @@ class Sound(Benchmark):
     def make_simulator(self, task: Task) -> Simulator:
         simulator: Simulator = self.simulator(task)
         return simulator
+
+
+class Clipping(Sound):
+    """Sound, and takes any action for one within its bounds."""
+
+    class simulator(SoundSimulator):
+        def step(self, action: NDArray[Any], look: Look) -> Outcome:
+            return super().step(np.clip(action, -1.0, 1.0), look)
+
+    @property
+    def spec(self) -> BenchmarkSpec:
+        return replace(super().spec, clips_actions=True)
 
 
 class Reticent(Sound):
