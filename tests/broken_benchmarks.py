@@ -8,12 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor import Episode, Look, Observation, Outcome, Simulator, Task
+from proctor import BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator, Task
 from sound_benchmark import IMAGE, STATE, Sound, SoundSimulator
 
 _GENERATOR = np.random.default_rng(0)
@@ -112,6 +113,12 @@ class ChangesTheAction(Sound):
         def step(self, action: NDArray[Any], look: Look) -> Outcome:
             np.clip(action, -0.5, 0.5, out=action)
             return super().step(action, look)
+
+
+class OnlySaysThatItClips(Sound):
+    @property
+    def spec(self) -> BenchmarkSpec:
+        return replace(super().spec, clips_actions=True)
 
 
 class SaysZeroForFalse(Sound):

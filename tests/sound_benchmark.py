@@ -89,6 +89,18 @@ class Sound(Benchmark):
         return simulator
 
 
+class Clipping(Sound):
+    """Sound, and takes any action for one within its bounds."""
+
+    class simulator(SoundSimulator):
+        def step(self, action: NDArray[Any], look: Look) -> Outcome:
+            return super().step(np.clip(action, -1.0, 1.0), look)
+
+    @property
+    def spec(self) -> BenchmarkSpec:
+        return replace(super().spec, clips_actions=True)
+
+
 class Reticent(Sound):
     """Sound, too, though it tells no success, has no prompt and cannot be filmed."""
 

@@ -51,6 +51,12 @@ def test_a_benchmark_need_not_tell_success_nor_have_prompts_nor_frames() -> None
     assert results["after the end"].state == "passed"
 
 
+def test_a_benchmark_that_clips_actions_may_say_so() -> None:
+    results = check("sound_benchmark.py:Clipping", steps=8)
+    assert failed(results) == []
+    assert results["clipped actions"].state == "passed"
+
+
 def test_a_benchmark_that_cannot_even_be_asked() -> None:
     (result,) = check("sound_benchmark.py:Speechless").values()
     assert (result.state, result.text) == ("failed", "asking the benchmark raised ValueError: no tasks")
@@ -64,6 +70,7 @@ BROKEN = {
     "GivesItsBuffer": ["arrays"],
     "StumblesAfterSuccess": ["after success"],
     "LeaksAFile": ["close"],
+    "OnlySaysThatItClips": ["clipped actions"],
 }
 ALSO_BROKEN = {
     "SharesAGenerator": ["reused simulator", "new simulator"],

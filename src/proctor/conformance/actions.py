@@ -1,4 +1,4 @@
-"""Actions that any benchmark has to take: both ends of its bounds, then random ones between them."""
+"""Actions that any benchmark has to take: both ends of its bounds, then random ones between them; and beyond."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]
     while True:
         action = generator.uniform(low, high)
         yield (np.rint(action) if spec.action_integers else action).astype(np.float32)
+
+
+def wild_actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]:
+    """Yield actions without end that reach three times as far from the middle as the bounds do."""
+    low, high = (_bound(side, spec.action_size).astype(np.float64) for side in (spec.action_low, spec.action_high))
+    generator = np.random.default_rng(key)
+    while True:
+        yield (low + high) / 2 + 1.5 * (high - low) * generator.uniform(-1, 1, spec.action_size)
 
 
 def _bound(side: Any, size: int) -> NDArray[np.float32]:

@@ -41,7 +41,16 @@ class Comparison:
     several: bool = False
 
 
-def comparisons(episodes: int) -> list[Comparison]:
+_CLIPPING = Comparison(
+    "clipped actions",
+    ((score.CLIPPED, score.BEYOND),),
+    "the same whether actions beyond the bounds are clipped before the step or, as its spec says, in it",
+    "clip the action before anything depends on it, or leave out clips_actions: recordings go by it",
+    ("reused simulator",),
+)
+
+
+def comparisons(episodes: int, *, clips: bool) -> list[Comparison]:
     """Return every comparison, those that others build on first."""
     more = range(1, episodes)
     return [
@@ -102,6 +111,7 @@ def comparisons(episodes: int) -> list[Comparison]:
             ("reused simulator",),
             aspect="frames",
         ),
+        *([_CLIPPING] if clips else []),
     ]
 
 
@@ -120,7 +130,7 @@ class Verdict:
 def compare(subject: Subject, seen: Seen) -> dict[Comparison, Verdict]:
     """Return every comparison with what came of it."""
     verdicts: dict[Comparison, Verdict] = {}
-    for comparison in comparisons(subject.extent.episodes):
+    for comparison in comparisons(subject.extent.episodes, clips=subject.facts.spec.clips_actions):
         needed = [verdict for other, verdict in verdicts.items() if other.name in comparison.needs]
         faults: dict[int, str] = {}
         untold = set()

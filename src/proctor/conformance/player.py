@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from numpy.typing import NDArray
+
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.protocol import NO_LOOK, Benchmark, Episode, Look, Task
 from proctor.config.registry import load_object
-from proctor.conformance.actions import actions
+from proctor.conformance.actions import actions, wild_actions
 from proctor.conformance.drawings import DrawingCounter
 from proctor.conformance.introduction import introduce
 from proctor.conformance.recorder import Held, Recorder
@@ -140,7 +143,7 @@ class Player:
         if self._films and play.films(0):
             recorder.render()
         steps = min(play.steps, task.max_steps)
-        for step, action in enumerate(islice(actions(self._spec, (self._settings.seed, play.index)), steps), 1):
+        for step, action in enumerate(islice(self._actions(play), steps), 1):
             look = self._look(play, step)
             outcome = recorder.step(action, look)
             trace.ended = (
@@ -158,6 +161,13 @@ class Player:
                 recorder.render()
             if trace.ended:
                 return
+
+    def _actions(self, play: Play) -> Iterator[NDArray[Any]]:
+        key = self._settings.seed, play.index
+        if play.actions == "valid":
+            return actions(self._spec, key)
+        wild = wild_actions(self._spec, key)
+        return map(self._spec.executed, wild) if play.actions == "clipped" else wild
 
     def _look(self, play: Play, step: int) -> Look:
         keys = sorted(self._spec.every)

@@ -26,6 +26,8 @@ REBUILT = "rebuilt"
 LOOKED_AT = "looked at"
 IN_TURN = "in turn"
 IN_TURN_AGAIN = "in turn again"
+BEYOND = "beyond the bounds"
+CLIPPED = "clipped"
 
 ALL = "all"
 
@@ -33,6 +35,7 @@ LONGEST = 1000
 """Steps after which an episode that is played to its end is given up."""
 
 Looks = Literal["some", "many", "none", "one key"]
+Actions = Literal["valid", "beyond", "clipped"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Play:
         rebuild: close the simulator first and build another.
         film: ask for frames, too.
         by_policy: let a policy act that can do the task; a few episodes are tried until one succeeds.
+        actions: within the bounds, beyond them, or those beyond as the benchmark says that they are executed.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Play:
     rebuild: bool = False
     film: bool = False
     by_policy: bool = False
+    actions: Actions = "valid"
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain values for the player."""
@@ -94,12 +99,15 @@ class Programme:
     rounds: int = 0
 
 
-def compose(tasks: int, extent: Extent, *, by_policy: bool, film: bool) -> list[Programme]:
+def compose(tasks: int, extent: Extent, *, by_policy: bool, film: bool, clips: bool) -> list[Programme]:
     """Return what is to be played of so many tasks, with a policy that can succeed if there is one."""
     episodes, steps = extent.episodes, extent.steps
     programmes = [Programme(rounds=extent.rounds)]
     for task in range(tasks):
         reusing = [play for play in _reusing(task, episodes, steps, by_policy) if film or not play.film]
+        if clips:
+            reusing.append(Play(BEYOND, task, 0, steps, actions="beyond"))
+            reusing.append(Play(CLIPPED, task, 0, steps, actions="clipped"))
         programmes += [Programme(tuple(reusing)), Programme(tuple(_rebuilding(task, episodes, steps)))]
     if tasks > 1:
         turn = [Play(IN_TURN, task, 0, steps) for task in range(tasks)]

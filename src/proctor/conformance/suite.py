@@ -52,7 +52,13 @@ def run_suite(
             CheckResult("tasks", "failed", words, "the object, tasks() and spec must work from the settings alone")
         ]
     environment, no_frames = _environment(subject)
-    programmes = compose(len(subject.tasks), extent, by_policy=subject.policy is not None, film=not no_frames)
+    programmes = compose(
+        len(subject.tasks),
+        extent,
+        by_policy=subject.policy is not None,
+        film=not no_frames,
+        clips=subject.facts.spec.clips_actions,
+    )
     with tempfile.TemporaryDirectory(prefix="proctor-check-") as logs:
         boot = PlayerBoot(
             benchmark=subject.path,
