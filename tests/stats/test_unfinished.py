@@ -46,6 +46,9 @@ def test_with_nothing_running_it_is_k_of_n(successes: list[int], failures: list[
 
 def test_one_that_has_outlasted_a_task_is_judged_by_the_whole_run() -> None:
     task, run = Endings([5, 6]), Endings([5, 6, 30], [40, 40, 40])
-    assert redistribute(task, [10]) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
-    assert redistribute(task, [10], run) == (pytest.approx((2 + 1 / 4) / 3), 0.0)
-    assert redistribute(task, [45], run) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    for ages, elsewhere, expected in (
+        ([10], None, (2 / 3, 1 / 3)),
+        ([10], run, ((2 + 1 / 4) / 3, 0.0)),
+        ([45], run, (2 / 3, 1 / 3)),
+    ):
+        assert tuple(redistribute(task, ages, elsewhere)) == pytest.approx(expected)
