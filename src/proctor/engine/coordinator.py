@@ -369,11 +369,14 @@ class Coordinator:
 
     def _flush(self, last: bool = False) -> None:
         """Make durable what has ended since the last turn, all in one commit; only then tell of it."""
-        if not self._records and not self._attempts and not last:
-            return
         records, attempts = self._records, self._attempts
+        if not records and not attempts and not last:
+            return
+        running = self._running()
+        if not records and not attempts and not running:
+            return
         self._records, self._attempts = [], []
-        self._ledger.write(records, attempts, self._running())
+        self._ledger.write(records, attempts, running)
         for record in records:
             self._tally.add(record)
             for watcher in self._watchers:
