@@ -119,9 +119,9 @@ class Planted:
         return self._call
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_pickle_calls_nothing(inside: bool, checkpoint: Path, tmp_path: Path) -> None:
-    proof, weights = tmp_path / "proof", (checkpoint if inside else tmp_path) / "backbone.bin"
+@pytest.mark.parametrize("name", ["checkpoint/backbone.bin", "backbone.bin", "checkpoint/innocent.pickled"])
+def test_a_pickle_calls_nothing(name: str, checkpoint: Path, tmp_path: Path) -> None:
+    proof, weights = tmp_path / "proof", tmp_path / name
     torch.save(Planted(os.mkdir, str(proof)), weights)
     assert "mkdir" in complaint(checkpoint, overrides={"backbone": str(weights)})
     assert not proof.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class HiddenPolicy(PreTrainedPolicy):  # type: ignore[misc]
         """Read something that lies outside, as policies with a pretrained backbone do, and less carefully."""
         if name is None:
             return
-        if name.endswith(".bin"):
+        if Path(name).is_file():
             torch.load(name, weights_only=False)
         else:
             from transformers import AutoConfig

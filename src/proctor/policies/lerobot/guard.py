@@ -23,6 +23,7 @@ from proctor.errors import UsageError
 _TRUST = "Look at it, then add --trust_remote_code=true"
 _CODE = (".py", ".pyc", ".so")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
+_NO_PICKLES = (".safetensors", ".json", ".jsonl", ".txt", ".model", ".jinja", ".yaml", ".yml", ".md")
 # What tensors and arrays are rebuilt with; anything else in a pickle may do anything.
 _HARMLESS = {
     "collections": ("OrderedDict", "defaultdict"),
@@ -101,8 +102,14 @@ class Guard:
             self.read.add(Path(os.path.normpath(file)))
         elif not self._trusted:
             self._runs(str(file))
-        if file.suffix in _PICKLES and self._owner(file) != "installed":
+        if self._may_be_pickle(file):
             self._pickle = str(file)
+
+    def _may_be_pickle(self, file: Path) -> bool:
+        """A stranger's may have any name; elsewhere, only what is called so."""
+        if file.suffix in _PICKLES:
+            return self._owner(file) != "installed"
+        return file.suffix not in (*_NO_PICKLES, *_CODE) and self._owner(file) == "stranger"
 
     def _runs(self, place: Any) -> None:
         if isinstance(place, str) and place.startswith(os.sep) and self._owner(Path(place)) == "stranger":
