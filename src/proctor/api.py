@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
+from proctor.errors import UsageError
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -121,14 +122,16 @@ def evaluate(
         ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
         KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
     """
-    tree: dict[str, Any] = dict(settings or {})
+    given = dict(settings or {})
+    _refuse_twice(given, env or {})
+    tree: dict[str, Any] = dict(given)
     tree["env"] = {
         **tree.get("env", {}),
         **(env or {}),
         "type": benchmark,
         "task": task if isinstance(task, str) else ",".join(task),
     }
-    tree["eval"] = {"batch_size": workers, **tree.get("eval", {}), "n_episodes": n_episodes}
+    tree["eval"] = {**tree.get("eval", {}), "batch_size": workers, "n_episodes": n_episodes}
     tree |= {"seed": seed, "display": display}
     if output_dir is not None:
         tree["output_dir"] = str(output_dir)
@@ -155,3 +158,29 @@ def evaluate(
     if evaluation.stopped_by is not None:
         signal.raise_signal(evaluation.stopped_by)
     return EvalResult(evaluation)
+
+
+_ARGUMENTS = {
+    ("seed",): "seed",
+    ("display",): "display",
+    ("output_dir",): "output_dir",
+    ("eval", "n_episodes"): "n_episodes",
+    ("eval", "batch_size"): "workers",
+    ("env", "type"): "benchmark",
+    ("env", "task"): "task",
+    ("policy", "path"): "policy",
+    ("policy", "type"): "policy",
+}
+"""Settings that `evaluate` has an argument for."""
+
+
+def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:
+    """Refuse a setting that has an argument of its own: one of the two would be discarded."""
+    for path, argument in _ARGUMENTS.items():
+        places: list[Any] = [settings]
+        for name in path[:-1]:
+            places = [place.get(name) or {} for place in places]
+        if path[0] == "env":
+            places.append(env)
+        if any(isinstance(place, Mapping) and path[-1] in place for place in places):
+            raise UsageError(f"'{'.'.join(path)}' among the settings: give it as {argument}=... instead.")

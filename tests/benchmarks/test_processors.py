@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from proctor.benchmarks.processors import (
     spec_behind,
 )
 from proctor.benchmarks.protocol import Episode
+from proctor.config.contents import source_hash
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError
@@ -104,8 +104,8 @@ def test_a_policy_may_name_others_by_their_class(tmp_path: Path) -> None:
     own, none = run(tmp_path / "own", "WithItsOwn"), run(tmp_path / "none", "WithoutAny")
     assert own.error is None
     assert digests(own) != digests(none)
-    content = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
-    assert own.info["run"]["identity"]["policy"]["env_processors"] == [f"processed.py:Doubled {content[:12]}"]
+    content = source_hash(f"{SOURCE}:Doubled")
+    assert own.info["run"]["identity"]["policy"]["env_processors"] == [f"source {content}:Doubled"]
 
 
 def test_what_it_names_may_be_missing_or_no_processor() -> None:

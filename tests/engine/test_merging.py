@@ -249,7 +249,7 @@ def test_a_wrong_merge_command_is_told_in_one_line(arguments: tuple[str, ...], w
 def test_a_resume_keeps_the_batch_shape_that_its_run_began_with(tmp_path: Path) -> None:
     source = tmp_path / "roomy.py"
     source.write_text(ROOMY)
-    options: dict[str, Any] = {"policy": {"type": f"{source}:Roomy", "path": "none"}}
+    options: dict[str, Any] = {"policy": {"type": f"{source}:Roomy", "path": None}}
     begun = run_tiny(tmp_path / "run", n_episodes=1, **options)
     assert begun.info["run"]["identity"]["policy"]["batch"] == 4
     # Another process, in which the rule gives another shape: less memory, say.

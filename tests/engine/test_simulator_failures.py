@@ -55,7 +55,7 @@ def test_what_always_goes_wrong_is_an_error_beside_the_rate_and_the_command_exit
     done = run_cli("eval", *flags(tree))
     assert done.returncode == 3, done.stderr
     found = digests(tmp_path / "run")
-    assert found.pop(("b", 0, 2)) is None  # type: ignore[call-overload]
+    assert found.pop(("b", 0, 2)) == (None, None)  # type: ignore[call-overload]
     assert found == {key: digest for key, digest in reference.items() if key != ("b", 0, 2)}
     assert "1 episode could not be run, not counted in the rates" in done.stdout
     assert "b episode 2: the worker was killed by SIGKILL" in done.stdout

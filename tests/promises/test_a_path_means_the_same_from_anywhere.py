@@ -56,7 +56,7 @@ def goes_on(run: Path, way: str) -> None:
         [
             f"--policy.path={POLICIES}:Weighted",
             "--policy.kwargs.weights=outputs/train/weights",
-            "--policy.kwargs.note=[{home}/note]",
+            "--policy.kwargs.note=aside:{home}/note",
         ],
         [f"--policy.path={POLICIES}:plain", "--report_to=code/told_trackers.py:Notebook"],
         [f"--policy.path={POLICIES}:plain", "--policy.python=./python"],

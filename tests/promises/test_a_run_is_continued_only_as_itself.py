@@ -182,6 +182,33 @@ def test_another_way_of_computing_is_refused(scene: Scene, name: str, value: str
     refused(scene, f"machine.environment.{name}: the run has None, this command gives '{value}'", **{name: value})
 
 
+def test_a_directory_among_a_policys_arguments_counts_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path / "scene")
+    edit(scene.policy, "class Plain:", "class Plain:\n    def __init__(self, weights): pass\n")
+    monkeypatch.chdir(scene.folder)
+    (scene.folder / "trained").mkdir()
+    (scene.folder / "trained" / "w").write_text("1")
+    flags = (f"--policy.path={scene.policy}:Plain", "--policy.kwargs.weights=trained")
+    assert scene.eval(*flags, "--eval.n_episodes=3").returncode == 0
+    (scene.folder / "trained" / "w").write_text("2")
+    refused(scene, "policy.kwargs.weights", *flags)
+
+
+def test_assertions_run_or_not_whatever_the_environment_says(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "scene")
+    edit(scene.policy, "GAIN = 1.0", "GAIN = 1.0 if __debug__ else 3.0")
+    for number, way in enumerate(("--policy.placement=central", "--eval.use_async_envs=false")):
+        found = []
+        for optimize in ("", "1"):
+            run = Path(f"{scene.run}-{number}-{optimize}")
+            done = scene.eval(way, f"--output_dir={run}", "--eval.n_episodes=2", PYTHONOPTIMIZE=optimize)
+            assert done.returncode == 0, done.stderr
+            found.append(digests(run))
+        assert found[0] == found[1]
+
+
 def test_tasks_count_and_not_how_they_are_spelled(scene: Scene) -> None:
     edit(scene.benchmark, 'split(",")', 'replace(" ", "").split(",")')
     fresh = Scene(scene.folder.parent / "fresh")

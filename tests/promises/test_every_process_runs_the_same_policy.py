@@ -80,3 +80,82 @@ def test_a_shard_that_is_started_again_does_not_change_the_run(tmp_path: Path) -
     assert "policy.fingerprint" in told
     for shard in shards:
         assert all(expected[key] == digest for key, digest in digests(shard).items())
+
+
+LATE = """
+import time
+from pathlib import Path
+import numpy as np
+
+class Late:
+    def __init__(self, weights):
+        self.weights = weights
+
+    def act(self, observation):
+        Path(__file__).with_name("asked").touch()
+        while not Path(__file__).with_name("go").exists():
+            time.sleep(0.01)
+        import late_gain
+        return np.full(2, late_gain.GAIN * float(Path(self.weights).read_text()))
+"""
+
+
+@pytest.mark.parametrize("placement", ["central", "worker"])
+@pytest.mark.parametrize("name", ["late_gain.py", "weights.txt"])
+def test_what_a_policy_reads_only_at_its_first_question_is_proved_then(
+    tmp_path: Path, placement: str, name: str
+) -> None:
+    scene = Scene(tmp_path / "scene")
+    scene.policy.write_text(LATE)
+    (scene.folder / "late_gain.py").write_text("GAIN = 1.0\n")
+    (scene.folder / "weights.txt").write_text("1.0")
+    late = (f"--policy.path={scene.policy}:Late", f"--policy.kwargs.weights={scene.folder / 'weights.txt'}")
+    process = scene.start(*late, f"--policy.placement={placement}")
+    wait_until((scene.folder / "asked").exists)
+    edit(scene.folder / name, "1.0", "3.0")
+    (scene.folder / "go").touch()
+    status, told = finish(process)
+    assert status == 1, told
+    assert "the policy is not what this run began with" in told
+    assert digests(scene.run) == {}
+    edit(scene.folder / name, "3.0", "1.0")
+    done = scene.eval(*late)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_simulator_that_is_imported_late_is_proved_then(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "scene")
+    (scene.folder / "late_goal.py").write_text("GOAL = 0.35\n")
+    gate = """
+        if task.name == "b":
+            (Path(__file__).with_name("asked")).touch()
+            while not Path(__file__).with_name("go").exists():
+                time.sleep(0.01)
+            import late_goal
+            self._goal = late_goal.GOAL
+"""
+    edit(
+        scene.benchmark,
+        "NO_LOOK\n        self._poison = False\n",
+        f"NO_LOOK\n        self._poison = False\n{gate}",
+    )
+    process = scene.start("--eval.batch_size=1", "--env.max_parallel_tasks=1")
+    wait_until((scene.folder / "asked").exists)
+    edit(scene.folder / "late_goal.py", "0.35", "0.05")
+    (scene.folder / "go").touch()
+    status, told = finish(process)
+    assert status == 1, told
+    assert "the benchmark is not what this run began with" in told
+    assert not any(task == "b" for task, _ in digests(scene.run))
+
+
+def test_a_policy_may_look_for_its_modules_where_it_likes(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "scene")
+    (scene.folder / "lib").mkdir()
+    (scene.folder / "lib" / "hidden_gain.py").write_text("LOW = 1.0\n")
+    look = "import sys, os\nsys.path.insert(0, os.path.dirname(__file__) + '/lib')\nfrom hidden_gain import LOW as GAIN"
+    edit(scene.policy, "GAIN = 1.0", look)
+    done = scene.eval("--eval.n_episodes=2")
+    assert done.returncode == 0, done.stderr
+    edit(scene.folder / "lib" / "hidden_gain.py", "1.0", "3.0")
+    assert scene.eval().returncode == 2

@@ -109,3 +109,57 @@ def test_no_success_at_all_is_no_rate_or_zero_but_the_same_for_every_policy(tmp_
     done = evaluate(tmp_path / "named", "Hopeless", EXPLICIT)
     assert info(tmp_path / "named")["overall"]["pc_success"] == 0
     assert "had no such entry in info" in done.stdout + done.stderr
+
+
+ODD = """
+import gymnasium, numpy as np
+
+class Odd(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float64)
+
+    def __init__(self, flag="False", reward="0.0", terminated="False"):
+        self.flag, self.reward, self.terminated = eval(flag), eval(reward), eval(terminated)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.zeros(1), self.reward, self.terminated, False, {"is_success": self.flag}
+
+gymnasium.register("Odd-v0", Odd, max_episode_steps=3)
+"""
+
+
+def odd(tmp_path: Path, **kwargs: str) -> tuple[int, dict[str, Any]]:
+    (tmp_path / "odd_env.py").write_text(ODD)
+    done = run_cli(
+        "eval", "--env.type=gym", "--env.task=Odd-v0", "--env.package=odd_env", "--env.success_key=is_success",
+        f"--env.kwargs={json.dumps(kwargs)}", "--policy.type=zero", "--eval.n_episodes=2",
+        "--eval.max_attempts=1", "--eval.batch_size=1", "--display=none", f"--output_dir={tmp_path / 'run'}",
+        extra_env={"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    return done.returncode, json.loads((tmp_path / "run" / "eval_info.json").read_text())
+
+
+@pytest.mark.parametrize("flag", ["1", "1.0", "np.array([1.0])", "np.float32(1)"])
+def test_a_flag_may_be_a_number_that_is_0_or_1(tmp_path: Path, flag: str) -> None:
+    status, told = odd(tmp_path, flag=flag)
+    assert (status, told["overall"]["pc_success"]) == (0, 100.0)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"flag": "float('nan')"}, {"flag": "0.5"}, {"flag": "'False'"}, {"flag": "[False, True]"},
+        {"terminated": "float('nan')"}, {"reward": "float('nan')"}, {"reward": "float('inf')"},
+    ],
+)  # fmt: skip
+def test_what_is_neither_true_nor_false_nor_a_number_is_the_simulators_error(
+    tmp_path: Path, strange: dict[str, str]
+) -> None:
+    status, told = odd(tmp_path, **strange)
+    assert status == 3
+    assert told["overall"]["n_episodes"] == 0
+    assert told["errors"]["n_errors"] == 2

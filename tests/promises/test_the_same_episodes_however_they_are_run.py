@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import run_cli
-from outside import Scene, digests, result
+from outside import Scene, digests, edit, result
 
 WAYS = {
     "one worker": ["--eval.batch_size=1"],
@@ -68,3 +68,25 @@ def test_another_seed_is_another_run(tmp_path: Path, expected: dict[tuple[str, i
     scene = Scene(tmp_path / "scene")
     assert scene.eval("--seed=7").returncode == 0
     assert not set(digests(scene.run).values()) & set(expected.values())
+
+
+SCRIBBLER = """
+class Scribbler:
+    def act(self, observation):
+        observation["observation.state"] -= 1.0  # its own business
+        return observation["observation.state"][:2]
+"""
+
+
+def test_a_policy_may_write_into_what_it_is_shown(tmp_path: Path) -> None:
+    found = []
+    ways = ("--policy.placement=central", "--policy.placement=worker", "--eval.use_async_envs=false")
+    for number, way in enumerate(ways):
+        scene = Scene(tmp_path / str(number))
+        scene.policy.write_text(SCRIBBLER)
+        # It keeps its contract: nobody but itself writes to what it gave away.
+        edit(scene.benchmark, "self._state.copy()", "self._state")
+        done = scene.eval(way, f"--policy.path={scene.policy}:Scribbler")
+        assert done.returncode == 0, done.stderr
+        found.append(digests(scene.run))
+    assert found[0] == found[1] == found[2]

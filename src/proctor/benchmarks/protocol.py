@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import EnvSettings
-from proctor.errors import UsageError
+from proctor.errors import SimulatorError, UsageError
 
 if TYPE_CHECKING:
     from proctor.benchmarks.processors import EnvProcessor
@@ -87,6 +87,23 @@ class EpisodeKey(NamedTuple):
     group: str
     task_id: int
     episode_index: int
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return a simulator's flag as a truth value.
+
+    Simulators give them as booleans, or as numbers and arrays of one number that are 0 or 1. Anything else, NaN or
+    the text "False" among them, would count as true in Python: it is the simulator's error.
+    """
+    if value is True or value is False:
+        return value
+    try:
+        number = np.asarray(value).item()
+        if not isinstance(number, str | bytes) and number in (0, 1):
+            return bool(number)
+    except (TypeError, ValueError):
+        pass
+    raise SimulatorError(f"the simulator gave {name} as {value!r:.60}; it must be true or false")
 
 
 class Outcome(NamedTuple):

@@ -43,11 +43,13 @@ def _relevant(identity: Identity) -> Identity:
 
 
 def _of_tasks(name: str, first: StoredRun, second: StoredRun, read: Callable[[Task], Any]) -> list[Circumstance]:
-    theirs = {task.name: read(task) for task in second.tasks}
+    theirs: dict[str, list[Any]] = {}
+    for task in second.tasks:  # two groups may have a task of one name
+        theirs.setdefault(task.name, []).append(read(task))
     apart = [
-        Circumstance(f"{name} of {task.name}", repr(read(task)), repr(theirs[task.name]))
+        Circumstance(f"{name} of {task.name}", repr(read(task)), repr(theirs[task.name][0]))
         for task in first.tasks
-        if task.name in theirs and theirs[task.name] != read(task)
+        if task.name in theirs and read(task) not in theirs[task.name]
     ]
     if len(apart) > _MOST_TASKS:
         shown = apart[0]

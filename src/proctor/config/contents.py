@@ -27,41 +27,52 @@ def by_content(value: Any) -> Any:
 
     It looks into maps and lists at any depth, so that no setting has to be known here.
     """
+    return _by_content(value, words=False)
+
+
+def _by_content(value: Any, words: bool) -> Any:
     if isinstance(value, dict):
-        return {str(key): by_content(item) for key, item in value.items()}
+        return {str(key): _by_content(item, words=True) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [by_content(item) for item in value]
+        return [_by_content(item, words=True) for item in value]
     if isinstance(value, str | Path):
         text = str(value)
-        where, colon, name = text.rpartition(":")
-        if colon and where.endswith(".py") and _there(where).is_file():
-            return f"source {source_hash(text)}:{name}"
-        return f"content {content_hash(_there(text))}" if names_a_file(text) else text
+        if _is_source(text):
+            return f"source {source_hash(text)}:{text.rpartition(':')[2]}"
+        return f"content {content_hash(_there(text))}" if _names_a_file(value, words) else text
     return to_plain(value)
 
 
-def names_a_file(value: Any) -> bool:
+def _is_source(text: str) -> bool:
+    where, colon, _ = text.rpartition(":")
+    return bool(colon) and where.endswith(".py") and _there(where).is_file()
+
+
+def _names_a_file(value: Any, words: bool) -> bool:
     """Whether a value is the path of a file or a directory that is there.
 
-    A mere word is no directory, even if one of that name happens to lie here.
+    Args:
+        value: anything.
+        words: whether a mere word may be one, as among a policy's arguments. Elsewhere ("python", "metaworld") it
+            is the name of something else, even if a file of that name happens to lie here.
     """
-    if not isinstance(value, str | Path):
+    if not isinstance(value, str | Path) or not str(value):
         return False
-    path, text = _there(value), str(value)
+    path = _there(value)
     try:
-        return path.is_file() or ("/" in text and path.is_dir())
+        return (words or "/" in str(value) or bool(path.suffix)) and path.exists()
     except (OSError, ValueError):  # longer than any name, or with a zero in it
         return False
 
 
-def files_named_in(value: Any) -> Iterator[str]:
+def files_named_in(value: Any, words: bool = False) -> Iterator[str]:
     """Yield every path in plain values that names a file or directory that is there, at any depth."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from files_named_in(item)
-    elif names_a_file(value):
+            yield from files_named_in(item, words=True)
+    elif _names_a_file(value, words):
         yield str(value)
 
 
@@ -100,19 +111,79 @@ def source_hash(path: str) -> str | None:
     Args:
         path: as `config.registry.load_object` takes it.
     """
+    files = source_files(path)
+    return _combined((name, content_hash(file)) for name, file in files) if files else None
+
+
+def source_files(path: str) -> list[tuple[str, Path]]:
+    """Return the files that `source_hash` is made of, by the names under which they are imported."""
     where = path.rpartition(":")[0]
     if where.endswith(".py"):
         start = _there(where).resolve()
-        return _combined((name, content_hash(file)) for name, file in _reached(start, start.parent, ""))
+        return _reached(start, start.parent, "")
     package = where.partition(".")[0]
     if package == _PROCTOR:
-        return None
+        return []
     spec = importlib.util.find_spec(where)
     if spec is None or spec.origin is None:
-        return None
+        return []
     start = Path(spec.origin).resolve()
-    levels = where.count(".") + (start.stem == "__init__")
-    return _combined((name, content_hash(file)) for name, file in _reached(start, start.parents[levels], package))
+    return _reached(start, start.parents[where.count(".") + (start.stem == "__init__")], package)
+
+
+class UnreadFiles:
+    """Files that a process may yet read: modules that it has not imported, and whatever its settings name.
+
+    What a process has found out of them at its start need not hold when it comes to read them.
+
+    Args:
+        code: where classes and functions are, as `module:Name` or `file.py:Name`.
+        values: settings, which may name files and more code.
+    """
+
+    def __init__(self, code: Iterable[str], values: Any) -> None:
+        named = [*code, *(text for text in _texts(values) if _is_source(text))]
+        self._modules = {file for path in named for _, file in source_files(path)} - _loaded()
+        self._files = set(self._modules)
+        for place in map(_there, files_named_in(values)):
+            self._files.update([place] if place.is_file() else (place / name for name in _names_below(place)))
+        self._seen = {file: _signature(file) for file in self._files}
+        self._imported = len(sys.modules)
+
+    def changed(self) -> bool:
+        """Whether one is another than it was, by its place, size and times; a few microseconds each."""
+        if any(_signature(file) != self._seen[file] for file in self._files):
+            return True
+        if self._modules and len(sys.modules) != self._imported:
+            # What has been imported by now is read, and was not changed before that.
+            self._imported = len(sys.modules)
+            read = self._modules & _loaded()
+            self._modules -= read
+            self._files -= read
+        return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def _loaded() -> set[Path]:
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {Path(file).resolve() for file in files if isinstance(file, str)}
+
+
+def _signature(file: Path) -> tuple[int, ...]:
+    try:
+        told = file.stat()
+    except OSError:
+        return ()
+    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
 
 
 def is_own(module: str) -> bool:
@@ -174,7 +245,7 @@ def _files_of(name: str, root: Path, package: str) -> Iterator[tuple[str, Path]]
     parts = name.split(".")
     if parts[0] == _PROCTOR or parts[0] in sys.stdlib_module_names:
         return
-    for place in dict.fromkeys([root, *(Path(entry or ".").resolve() for entry in sys.path)]):
+    for place in dict.fromkeys([*_imported_from(parts[0]), root, *map(_folder, sys.path)]):
         first = _file_in(place, parts[0])
         if first is None and not (place / parts[0]).is_dir():
             continue
@@ -187,6 +258,19 @@ def _files_of(name: str, root: Path, package: str) -> Iterator[tuple[str, Path]]
                 yield ".".join(parts[:depth]), module
             folder = folder / part
         return
+
+
+def _imported_from(name: str) -> list[Path]:
+    """Return where a module that is imported already came from: its code may have changed the path to get it."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return []
+    return [Path(file).resolve().parents[1 if hasattr(module, "__path__") else 0]]
+
+
+def _folder(entry: str) -> Path:
+    return Path(entry or ".").resolve()
 
 
 def _file_in(folder: Path, name: str) -> Path | None:

@@ -28,9 +28,10 @@ _PR_SET_PDEATHSIG = 1
 
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
+    "PYTHONOPTIMIZE": "",
 }  # fmt: skip
 """Children run side by side, one thread each: more would fight for the cores, and a result must not depend on
-how many of them a matrix product was spread over, nor on the order of a set of strings."""
+how many of them a matrix product was spread over, the order of a set of strings, or whether assertions run."""
 
 ROLES = {
     "worker": "proctor.engine.worker:run_worker",

@@ -24,12 +24,12 @@ from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
 from proctor.engine.patience import Patience
+from proctor.engine.proof import PolicyProof
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
-from proctor.store.identity import change, policy_code, policy_identity
 
 CELL_BYTES = 64
 MOST_LANES = 63
@@ -56,6 +56,7 @@ class PolicyServer:
         generation: which incarnation of the host this is; requests to an earlier one are not for us.
         blame: called once with the error if the policy fails; the server stops then.
         cells: where each lane notes its phase, for the watchdog.
+        prove: called after every pass; raises if the policy may be another than the run began with.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class PolicyServer:
         generation: int,
         blame: Callable[[RunError], None],
         cells: list[PhaseCell] | None = None,
+        prove: Callable[[], None] = lambda: None,
     ) -> None:
+        self._prove = prove
         self._policy, self._action_size = policy, action_size
         self._bell, self._generation, self._blame = bell, generation, blame
         self._batch = policy.spec.batch
@@ -207,6 +210,7 @@ class PolicyServer:
             for client in asking:
                 self._release(client, partial(client.slot.lose, str(error)))
             return
+        self._prove()
         for client, chunk in zip(asking, chunks, strict=True):
             self._release(client, partial(client.slot.answer, chunk))
 
@@ -237,19 +241,16 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         benchmark = BenchmarkSpec.from_wire(boot["benchmark"])
         policy_class: type[Policy] = load_object(boot["policy"])
         settings = policy_class.Settings(**boot["settings"])
-        code = policy_code(boot["policy"], settings)
-        policy = policy_class.from_settings(settings, benchmark)
-        spec = policy.spec
-        identity = policy_identity(code, spec)
-        problem = change("policy", code, policy_code(boot["policy"], settings))  # edited while it was loaded
-        if boot["expected"] is not None:
-            problem = problem or change("policy", boot["expected"], identity)
-        if problem is not None:
-            channel.send(policy_fault(ChangedError(problem)))
-            return
+        proof = PolicyProof(
+            boot["policy"], settings, lambda: policy_class.from_settings(settings, benchmark), boot["expected"]
+        )
+        policy, spec = proof.policy, proof.policy.spec
         if spec.env_processors is not None:
             before = BenchmarkSpec.from_wire(boot["before_processors"])
             benchmark = spec_behind(named_processors(spec.env_processors), before)
+    except ChangedError as error:
+        channel.send(policy_fault(error))
+        return
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
         return
@@ -264,13 +265,13 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         channel.send(policy_fault(error))
 
     cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(min(spec.lanes, MOST_LANES))]
-    server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells)
+    server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells, proof)
     server.start()
     channel.send(
         {
             "type": "ready",
             "spec": spec.to_wire(),
-            "identity": identity,
+            "identity": proof.identity,
             "versions": interpreter_versions(),
             "cost": None if policy.cost is None else policy.cost._asdict(),
             "startup": now() - boot["spawned"],

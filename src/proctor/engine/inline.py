@@ -17,13 +17,14 @@ from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
+from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.rollout import LocalActor, View, Witnesses
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
-from proctor.policies.protocol import Policy
+from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import Attempt, EpisodeRecord, Running
 
@@ -31,13 +32,13 @@ from proctor.store.records import Attempt, EpisodeRecord, Running
 def run_inline(
     job: Job,
     benchmark: Benchmark,
-    policy: Policy,
+    actor: LocalActor,
     table: Ledger,
     watchers: Sequence[Watcher],
     interrupts: Interrupts,
 ) -> Ending:
     """Run the pending episodes here and store each as it ends."""
-    inline = _Inline(job, benchmark, policy)
+    inline = _Inline(job, benchmark, actor)
     queue, held = EpisodeQueue(job.plan, job.pending), None
     tally, steps = Tally(job.plan, table.records(), table.running()), 0
     failures: Counter[Episode] = Counter()
@@ -81,13 +82,15 @@ def run_inline(
 class _Inline:
     """A worker's work, done here."""
 
-    def __init__(self, job: Job, benchmark: Benchmark, policy: Policy) -> None:
+    def __init__(self, job: Job, benchmark: Benchmark, actor: LocalActor) -> None:
         spec = BenchmarkSpec.from_wire(job.recipe.spec)
+        policy_spec = PolicySpec.from_wire(job.recipe.policy_spec)
         self._job, self._fps, self._spec = job, job.recipe.fps, spec
         self._meter = Meter()
-        self._stage = Stage(benchmark, processors_for(benchmark, policy.spec.env_processors), self._meter)
-        self._actor = LocalActor(policy, spec.action_size)
-        self._view = View.of(policy.spec, spec)
+        self._stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), self._meter)
+        self._actor = actor
+        self._prove = BenchmarkProof(job.recipe.benchmark, benchmark, job.recipe.benchmark_identity)
+        self._view = View.of(policy_spec, spec)
         self.close = self._stage.close
 
     def play(self, episode: Episode) -> EpisodeRecord:
@@ -97,6 +100,7 @@ class _Inline:
             EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
         )
         record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
+        self._prove()
         return replace(record, video_path=stored_path(video), worker="0")
 
     @property

@@ -18,6 +18,7 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger
 from proctor.engine.placement import Crew, crew_size
 from proctor.engine.preparation import Preparation, Ready, Served, new_bell
+from proctor.engine.rollout import LocalActor
 from proctor.engine.site import Settled, Staff
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
@@ -130,7 +131,8 @@ class ThisMachine:
         if not self._settings.eval.use_async_envs:
             assert served.policy is not None
             os.environ.update(job.recipe.environment)  # before the simulator's first import
-            return run_inline(job, self._preparation.benchmark, served.policy, ledger, watchers, interrupts)
+            actor = LocalActor(served.policy, job.recipe.spec["action_size"], served.prove or (lambda: None))
+            return run_inline(job, self._preparation.benchmark, actor, ledger, watchers, interrupts)
         coordinator = Coordinator(job, ledger, watchers, interrupts, served.hosts, self._feed)
         live = self._preparation.live
         if live is not None:

@@ -22,6 +22,7 @@ from proctor.engine.hosts import HostProcess, HostRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import choose_placement
 from proctor.engine.plan import make_plan, repeats_note
+from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, UsageError
@@ -55,6 +56,8 @@ class Served:
     """Of the interpreter that holds it."""
     policy: Policy | None = None
     hosts: Sequence[HostProcess] = ()
+    prove: Callable[[], None] | None = None
+    """Raises if a policy of this process may have become another since."""
 
     @property
     def is_copied(self) -> bool:
@@ -153,15 +156,18 @@ class Preparation:
         simulator starts. A light policy is cheap enough to be made here, only to be asked.
         """
         if self.live is not None:
-            return self._here(policy_code("", self._policy_settings), self.live)
+            identity = policy_identity(policy_code("", self._policy_settings), self.live.spec)
+            return Served(self.live.spec, identity, interpreter_versions(), policy=self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
         settings = self._policy_settings
         inline = not self._settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
-            code = policy_code(self._policy_path, settings)
-            policy = policy_class.from_settings(settings, self.spec)
+            proof = PolicyProof(
+                self._policy_path, settings, lambda: policy_class.from_settings(settings, self.spec), None
+            )
             if inline or settings.placement != "central":
-                return self._here(code, policy)
+                spec, versions = proof.policy.spec, interpreter_versions()
+                return Served(spec, proof.identity, versions, policy=proof.policy, prove=proof)
         # All start loading before the first is waited for.
         hosts = [HostProcess(recipe, new_bell(stack), generation=1) for recipe in self._host_recipes()]
         try:
@@ -177,10 +183,6 @@ class Preparation:
                 host.stop(0.0)
             raise
         return Served(specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
-
-    @staticmethod
-    def _here(code: dict[str, Any], policy: Policy) -> Served:
-        return Served(policy.spec, policy_identity(code, policy.spec), interpreter_versions(), policy=policy)
 
     def _host_recipes(self) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""

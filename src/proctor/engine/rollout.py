@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Simulator
+from proctor.benchmarks.protocol import (
+    NO_LOOK,
+    BenchmarkSpec,
+    Episode,
+    Look,
+    Observation,
+    Outcome,
+    Simulator,
+    as_flag,
+)
 from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
 from proctor.engine.seat import Seat, all_finite, answer, looked_at
@@ -98,18 +107,27 @@ NOBODY = Witnesses()
 
 
 class LocalActor:
-    """A policy in this very process."""
+    """A policy in this very process.
 
-    def __init__(self, policy: Policy, action_size: int) -> None:
-        self._policy, self._action_size = policy, action_size
+    Args:
+        policy: the policy.
+        action_size: numbers in one action of the benchmark.
+        prove: called after every answer; raises if the policy may be another than the run began with.
+    """
+
+    def __init__(self, policy: Policy, action_size: int, prove: Callable[[], None] = lambda: None) -> None:
+        self._policy, self._action_size, self._prove = policy, action_size, prove
 
     def begin(self, episode: Episode) -> None:
         """Take a seat for the episode."""
         self._seat = Seat(self._policy, episode)
 
     def act(self, window: Sequence[Observation]) -> NDArray[Any]:
-        """Ask the policy directly."""
-        return answer(self._policy, self._action_size, [self._seat], [window])[0]
+        """Ask the policy directly. It gets arrays of its own, as in another process: it may write to them."""
+        own = [{key: array.copy() for key, array in observation.items()} for observation in window]
+        chunk = answer(self._policy, self._action_size, [self._seat], [own])[0]
+        self._prove()
+        return chunk
 
 
 class Shown(NamedTuple):
@@ -194,12 +212,14 @@ def run_episode(
             digests.acted(action)
             step += 1
             meter.stepped()
-            rewards.append(float(outcome.reward))
+            rewards.append(_finite(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
             if outcome.success is not None:
-                success = _reported(outcome.success, success, episode, step)
+                success = _reported(as_flag("success", outcome.success), success, episode, step)
+            terminated = as_flag("terminated", outcome.terminated)
+            truncated = as_flag("truncated", outcome.truncated)
             limited = step >= episode.task.max_steps
-            ended = bool(outcome.terminated or outcome.truncated or limited)
+            ended = terminated or truncated or limited
             if recorder is not None:
                 recorder.act(action, outcome, ended)
             if seen and not ended:
@@ -211,7 +231,7 @@ def run_episode(
             if ended:
                 break
     per_step = np.asarray(rewards, np.float64)
-    digests.ended(per_step, success, terminated=outcome.terminated, truncated=outcome.truncated, limited=limited)
+    digests.ended(per_step, success, terminated=terminated, truncated=truncated, limited=limited)
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,
@@ -230,6 +250,13 @@ def run_episode(
         rewards=pack_rewards(per_step),
         **meter.episode_totals(),
     )
+
+
+def _finite(reward: Any) -> float:
+    number = float(reward)
+    if not math.isfinite(number):
+        raise SimulatorError(f"the simulator gave a reward of {number}")
+    return number
 
 
 def _reported(told: bool, before: bool | None, episode: Episode, step: int) -> bool:

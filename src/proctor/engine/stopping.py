@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.config.contents import by_content
 from proctor.config.settings import Settings
 from proctor.config.stopping import rival, wanted_precision
 from proctor.engine.interrupts import Interrupts
@@ -103,7 +104,7 @@ class Better:
         }
 
 
-def _outcomes(directory: Path, plan: Sequence[Episode]) -> dict[EpisodeKey, bool | None]:
+def _outcomes(directory: Path, env_type: str, plan: Sequence[Episode]) -> dict[EpisodeKey, bool | None]:
     """Return how the rival ended the episodes that both have: the same task, index and seed."""
     run = RunDirectory(directory.expanduser())
     try:
@@ -111,6 +112,7 @@ def _outcomes(directory: Path, plan: Sequence[Episode]) -> dict[EpisodeKey, bool
             raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
         with as_written_by_proctor(run.path), EpisodeTable(run.path / DATABASE, read_only=True) as table:
             records = {record.key: record for record in table.records()}
+            _check_rival(directory, table, env_type, plan)
     except StoreError as error:
         raise UsageError(f"--eval.until_better_than={directory}: {error.__cause__ or error}") from error
     shared = {
@@ -125,6 +127,22 @@ def _outcomes(directory: Path, plan: Sequence[Episode]) -> dict[EpisodeKey, bool
             "use its tasks and its --seed."
         )
     return shared
+
+
+def _check_rival(directory: Path, table: EpisodeTable, env_type: str, plan: Sequence[Episode]) -> None:
+    """Refuse a rival that had other chances: another benchmark, or other step limits. A rule could not tell."""
+    benchmark = (table.meta("identity") or {}).get("env", {}).get("type")
+    if benchmark != by_content(env_type):
+        raise UsageError(
+            f"--eval.until_better_than={directory} is of another benchmark, or of one that has changed."
+        )
+    limits = {task["name"]: task["max_steps"] for task in table.meta("tasks") or ()}
+    for task in {episode.task for episode in plan}:
+        if limits.get(task.name, task.max_steps) != task.max_steps:
+            raise UsageError(
+                f"--eval.until_better_than={directory}: {task.name} had {limits[task.name]} steps there and has "
+                f"{task.max_steps} here. Use the same step limit."
+            )
 
 
 class StopRules:
@@ -228,7 +246,7 @@ def rules_for(settings: Settings, plan: Sequence[Episode]) -> StopRules | None:
         )
     # Once: the rival may change while this run goes on.
     directory = None if other is None else Path(other)
-    theirs = None if directory is None else _outcomes(directory, plan)
+    theirs = None if directory is None else _outcomes(directory, settings.env.type, plan)
 
     def make() -> list[Rule]:
         rules: list[Rule] = []

@@ -20,13 +20,13 @@ from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Obser
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
+from proctor.engine.proof import BenchmarkProof, PolicyProof
 from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import ChangedError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.identity import benchmark_identity, change, policy_code, policy_identity
 from proctor.store.records import EpisodeRecord
 
 
@@ -118,7 +118,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
     view = View.of(policy_spec, spec)
     try:
-        _prove_benchmark(settings, benchmark)
+        prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
         actor = _actor(settings, spec, slot, host_bell)
     except ChangedError as error:
         channel.send(policy_fault(error))
@@ -139,6 +139,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         )
         try:
             record = play(stage, episode, actor, view, meter, witnesses)
+            prove()  # its simulator may have been built from code that was imported only now
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": clip(str(error), 2000)})
         except RunError as error:
@@ -158,25 +159,16 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _prove_benchmark(settings: WorkerBoot, benchmark: Benchmark) -> None:
-    """Raise `ChangedError` if this process has loaded another benchmark than the run began with."""
-    expected = settings.benchmark_identity
-    now = benchmark_identity(settings.benchmark, benchmark.settings, expected["versions"], expected["modules"])
-    _check("benchmark", expected, now)
-
-
-def _check(what: str, expected: dict[str, Any], now: dict[str, Any]) -> None:
-    problem = change(what, expected, now)
-    if problem is not None:
-        raise ChangedError(problem)
-
-
 def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     policy_class: type[Policy] = load_object(settings.policy)
     own_settings = policy_class.Settings(**(settings.policy_settings or {}))
-    policy = policy_class.rebuild(own_settings, spec, PolicySpec.from_wire(settings.policy_spec))
-    now = policy_identity(policy_code(settings.policy, own_settings), policy.spec)
-    _check("policy", settings.policy_identity, now)
-    return LocalActor(policy, spec.action_size)
+    spec_of_the_run = PolicySpec.from_wire(settings.policy_spec)
+    proof = PolicyProof(
+        settings.policy,
+        own_settings,
+        lambda: policy_class.rebuild(own_settings, spec, spec_of_the_run),
+        settings.policy_identity,
+    )
+    return LocalActor(proof.policy, spec.action_size, proof)

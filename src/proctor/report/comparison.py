@@ -13,7 +13,7 @@ from rich.text import Text
 
 from proctor.comparison.result import Comparison, Comparisons, Disagreement, Row, Verdict
 from proctor.comparison.runs import StoredRun
-from proctor.report.console import count
+from proctor.report.console import count, printable
 from proctor.report.summary import TASKS_FOR_OTHERS, interval
 from proctor.stats.intervals import Estimate
 
@@ -119,7 +119,7 @@ def _table(one: Comparison, first: str, second: str, width: int, comparisons: in
         cells += [rate(row.first.value), rate(row.second.value), points(row.difference.value)]
         cells += [] if narrow else [spread(row.difference)]
         table.add_row(
-            f"group {row.name}" if row.kind == "group" else row.name,
+            printable(f"group {row.name}" if row.kind == "group" else row.name),
             *cells,
             Text(row.verdict, style=_STYLES[row.verdict]),
             *([more(row)] if with_more else []),

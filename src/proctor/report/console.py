@@ -6,6 +6,7 @@ import os
 import sys
 
 from rich.console import Console
+from rich.text import Text
 
 
 class PatientConsole(Console):
@@ -15,6 +16,15 @@ class PatientConsole(Console):
         """Drop this and all further output."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(name: str) -> Text:
+    """Return somebody's name for a thing as it is: no markup in it is obeyed, and no control code gets out.
+
+    >>> printable("lift[red]\\x1b[2J").plain
+    'lift[red]?[2J'
+    """
+    return Text("".join(letter if letter.isprintable() else "?" for letter in name))
 
 
 def count(number: int, word: str) -> str:

@@ -11,13 +11,14 @@ from collections import Counter
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from proctor.config.settings import Settings
 from proctor.engine.events import Progress as RunProgress
 from proctor.engine.events import RunStart, Watcher
-from proctor.report.console import PatientConsole, count
+from proctor.report.console import PatientConsole, count, printable
 from proctor.report.stream import Stream
 from proctor.results import reporting
 from proctor.stats.intervals import Rate
@@ -151,7 +152,7 @@ class LiveDisplay(Watcher):
         for episode in start.plan:
             key = (episode.task.group, episode.task.task_id)
             self._wanted[key] += 1
-            self._names[key] = episode.task.name
+            self._names[key] = escape(printable(episode.task.name).plain)
         self._reporting = reporting(episode.task for episode in start.plan)
         for record in start.already:
             self.episode(record)

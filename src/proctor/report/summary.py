@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.engine.evaluation import Evaluation
-from proctor.report.console import count
+from proctor.report.console import count, printable
 from proctor.report.ending import Written
 from proctor.report.live import duration
 from proctor.results import Result, describe_running, task_key
@@ -65,13 +65,16 @@ def _table(evaluation: Evaluation) -> RenderableType:
         for task in members:
             if results.by_task[task_key(task)]:
                 one = results.result_of([task_key(task)])
-                table.add_row(task.name, *_cells(one, with_errors, with_rewards))
+                table.add_row(printable(task.name), *_cells(one, with_errors, with_rewards))
         if len(members) > 1:
             # A run of one group is shown by its line alone, which is then that of the whole run.
             whole = results.result if len(groups) == 1 else results.result_of(results.in_group(group))
             table.add_section()
             table.add_row(
-                f"group {group}", *_cells(whole, with_errors, with_rewards), style="bold", end_section=True
+                printable(f"group {group}"),
+                *_cells(whole, with_errors, with_rewards),
+                style="bold",
+                end_section=True,
             )
     if len(groups) > 1 or len(results.tasks) == 1:
         table.add_section()
@@ -157,7 +160,7 @@ def _errors(evaluation: Evaluation) -> list[Text]:
             style="yellow",
         )
     ]
-    lines += [Text(f"  {r.task} episode {r.episode_index}: {r.error}", style="yellow") for r in failed[:5]]
+    lines += [printable(f"  {r.task} episode {r.episode_index}: {r.error}") for r in failed[:5]]
     if len(failed) > 5:
         lines.append(Text(f"  and {len(failed) - 5} more, in eval_info.json", style="yellow"))
     return lines

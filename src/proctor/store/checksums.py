@@ -247,13 +247,13 @@ class ChecksumTables:
         return Total(row["rows"], row["total"])
 
     def _verify(self, name: str, values: Sequence[Any]) -> None:
-        if not self._tables[name].fits(values[:-1]):
-            raise StoreError(f"{self._path}: a value in {name} is not of its column's type. It is not read.")
         if self._checksum(name, values[:-1]) != values[-1]:
             row = dict(zip(self._tables[name].columns, values, strict=False))
             raise damaged(
                 self._path, f"{_called(name, row, self._tables[name].key)} has changed since it was written"
             )
+        if not self._tables[name].fits(values[:-1]):
+            raise damaged(self._path, f"a value in its table '{name}' is not of its column's type")
 
     def _checksum(self, name: str, values: Sequence[Any]) -> int:
         hashed = self._hashes[name].copy()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proctor.benchmarks.gl import Renderer, candidates, try_backend
 from proctor.benchmarks.protocol import Task
-from proctor.config.settings import Settings
+from proctor.config.settings import PolicySettings, Settings
 from proctor.engine.hosts import Host, HostProcess
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, Ready
@@ -19,6 +19,7 @@ from proctor.machine.gpus import Gpu, memory_of, visible_gpus
 from proctor.machine.memory import available_memory
 from proctor.machine.processes import cpu_seconds
 from proctor.policies.protocol import Cost, Pass, PolicySpec
+from proctor.store.identity import policy_code, policy_identity
 from proctor.tuning.probe import Probe, Stretch
 
 BATCHES = (8, 16, 32, 64)
@@ -168,7 +169,13 @@ class Session:
         recipe = self._preparation.recipe(ready, ready.served)
         if onlooker:
             spec = dataclasses.replace(ready.served.spec, action_steps=onlooker)
-            recipe = dataclasses.replace(recipe, policy=_ONLOOKER, policy_settings={}, policy_spec=spec.to_wire())
+            recipe = dataclasses.replace(
+                recipe,
+                policy=_ONLOOKER,
+                policy_settings={},
+                policy_spec=spec.to_wire(),
+                policy_identity=policy_identity(policy_code(_ONLOOKER, PolicySettings()), spec),
+            )
         return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.gym.free_camera import FreeCamera
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
-from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome
+from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 from proctor.errors import PolicyError, SimulatorError
 
 
@@ -92,8 +92,8 @@ class GymSimulator:
         self._step += 1
         return Outcome(
             reward=float(reward),
-            terminated=bool(terminated),
-            truncated=bool(truncated),
+            terminated=as_flag("terminated", terminated),
+            truncated=as_flag("truncated", truncated),
             success=self._success(info),
             metrics=self._metrics(info),
         )
@@ -107,7 +107,7 @@ class GymSimulator:
         for name in self._reading.success:
             told = look_up(info, name)
             if told is not None:
-                return bool(told)
+                return as_flag(f"info['{name}']", told)
         return None
 
     def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
