@@ -100,7 +100,11 @@ def test_its_files_have_the_columns_that_lerobot_writes(metaworld: Evaluation, t
 
     place = metaworld.directory / "dataset"
     ours = load(place)
-    names = [name for name in ours.features if name in (IMAGE, STATE, "action") or name.startswith("next.")]
+    names = [
+        name
+        for name in ours.features
+        if name in (IMAGE, STATE, "action", "policy_action") or name.startswith("next.")
+    ]
     own = LeRobotDataset.create(
         "proctor/own",
         ours.fps,

@@ -153,8 +153,8 @@ def test_a_policy_may_look_for_its_modules_where_it_likes(tmp_path: Path) -> Non
     scene = Scene(tmp_path / "scene")
     (scene.folder / "lib").mkdir()
     (scene.folder / "lib" / "hidden_gain.py").write_text("LOW = 1.0\n")
-    look = "import sys, os\nsys.path.insert(0, os.path.dirname(__file__) + '/lib')\nfrom hidden_gain import LOW as GAIN"
-    edit(scene.policy, "GAIN = 1.0", look)
+    look = "import sys, os\nsys.path.insert(0, os.path.dirname(__file__) + '/lib')\n"
+    edit(scene.policy, "GAIN = 1.0", f"{look}from hidden_gain import LOW as GAIN")
     done = scene.eval("--eval.n_episodes=2")
     assert done.returncode == 0, done.stderr
     edit(scene.folder / "lib" / "hidden_gain.py", "1.0", "3.0")
