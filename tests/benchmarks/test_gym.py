@@ -253,7 +253,9 @@ def test_a_namespace_may_be_the_package_and_so_may_what_stands_before_a_colon(ta
     assert [task.name for task in told.tasks] == [task]
 
 
-def test_frames_can_be_the_policys_camera_and_are_drawn_on_a_look_only() -> None:
+def test_frames_can_be_the_policys_camera_and_are_drawn_on_a_look_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run asks in a process of its own. Here another test may have imported it, and then nothing is drawn to ask.
+    monkeypatch.delitem(sys.modules, "mujoco", raising=False)
     settings = GymSettings(type="gym", task="rooms/Lazy-v0", package="gym_rooms", render_as="observation.image")
     benchmark = Gym(settings)
     assert benchmark.spec.features["observation.image"].drawn

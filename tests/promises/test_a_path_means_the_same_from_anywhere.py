@@ -48,7 +48,7 @@ def goes_on(run: Path, way: str) -> None:
     assert "tracker" not in done.stderr
 
 
-@pytest.mark.parametrize("way", ["resume", "config_path"])
+@pytest.mark.parametrize("way", ["resume", pytest.param("config_path", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "flags",
     [

@@ -78,6 +78,7 @@ def test_it_makes_no_difference_whether_errors_were_retried_before_the_stop_or_a
     assert outcomes(directory) == outcomes(clean)
 
 
+@pytest.mark.slow
 def test_an_interrupted_retry_takes_no_stop_away(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     assert command(directory, "step.raise:a:0:1") == 3
@@ -94,6 +95,7 @@ def test_an_interrupted_retry_takes_no_stop_away(tmp_path: Path) -> None:
     assert (stop(directory), outcomes(directory)) == (first, seen)
 
 
+@pytest.mark.slow
 def test_so_it_is_for_a_rule_that_compares(tmp_path: Path) -> None:
     def race(place: str, push: float, mischief: str = "", rival: str = "none") -> int:
         policy = {"path": f"{TESTS / 'tiny_policies.py'}:Constant", "kwargs": json.dumps({"push": push})}

@@ -8,14 +8,16 @@ import pytest
 
 from outside import Scene, digests, result
 
+SLOW = pytest.mark.slow
 
-@pytest.mark.parametrize("deed", ["raise", "kill", "segfault", "exit", "nan"])
+
+@pytest.mark.parametrize(
+    "deed", ["raise", "kill", pytest.param("segfault", marks=SLOW), pytest.param("exit", marks=SLOW), "nan"]
+)
 def test_an_episode_that_cannot_be_run_is_outside_the_rate_and_shown(tmp_path: Path, deed: str) -> None:
     sound, broken = Scene(tmp_path / "sound"), Scene(tmp_path / "broken")
     assert sound.eval().returncode == 0
-    where = "observe.nan:a:2:0" if deed == "nan" else f"step.{deed}:a:2:1"
-    if deed == "nan":
-        where = "reset.nan:a:2:0"
+    where = "reset.nan:a:2:0" if deed == "nan" else f"step.{deed}:a:2:1"
     done = broken.eval(f"--env.mischief={where}", "--eval.max_attempts=2", f"--env.scratch={tmp_path}")
     assert done.returncode == 3, done.stderr
     assert "1 episode could not be run" in done.stdout

@@ -89,3 +89,10 @@ def _check_size(text: str, loader: Any) -> None:
                 anchored[event.anchor] = weight
         if total > MOST_VALUES:
             raise TooLargeError(f"more than {MOST_VALUES:,} values, aliases written out")
+
+
+def dump_yaml(value: Any, **style: Any) -> str:
+    """Return plain values as text that reads back as the same values."""
+    text: str = yaml.safe_dump(value, allow_unicode=True, **style)
+    # Unicode's own line breaks are written as they are, and read as spaces.
+    return yaml.safe_dump(value, **style) if set(text) & set("\x85\u2028\u2029") else text

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
+from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable, is_begun
@@ -158,7 +157,7 @@ class RunDirectory:
         Where the run lies and how it was watched is left out: a copy of the file starts a run of its own.
         """
         kept = {key: value for key, value in config.items() if key not in ("output_dir", "resume", "display")}
-        write_text(self.path / CONFIG_FILE, yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+        write_text(self.path / CONFIG_FILE, dump_yaml(kept, sort_keys=False))
 
     def video(self, task: Task, index: int) -> Path:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""

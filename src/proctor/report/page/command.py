@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from proctor.config.load import SECTIONS
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import (
@@ -22,6 +20,7 @@ from proctor.config.settings import (
     WandbSettings,
 )
 from proctor.config.wire import to_plain
+from proctor.config.yaml_text import dump_yaml
 from proctor.policies.python import LIVE
 
 # Where a run lies, how it was watched and which part of it this is does not belong to what it was.
@@ -66,7 +65,7 @@ def _opened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(value, Mapping) and value:
             found += _opened(f"{prefix}.{name}", value)
         else:
-            text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20, allow_unicode=True)
+            text = dump_yaml(value, default_flow_style=True, width=1 << 20)
             found.append((f"{prefix}.{name}", text.removesuffix("...\n").strip()))
     return found
 
