@@ -20,8 +20,9 @@ from made_up_run import alter
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import EXIT_FAILED, StoreError
 from proctor.store import episodes as episodes_module
-from proctor.store.episodes import SCHEMA_VERSION, EpisodeTable
+from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import SCHEMA_VERSION
 
 ok_floats = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)

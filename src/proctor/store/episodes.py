@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
-from proctor.store.checksums import ChecksumTables, Row, Table, damaged, reading, writing
+from proctor.store.checksums import ChecksumTables, Row, damaged, reading, writing
 from proctor.store.filesystem import is_network
 from proctor.store.meta import fault_in
 from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
+from proctor.store.schema import EPISODE_KEY, SCHEMA_VERSION, TABLES
 from proctor.store.videos import check_place
-
-SCHEMA_VERSION = 4
 
 
 class Session(NamedTuple):
@@ -51,60 +50,6 @@ class Note(NamedTuple):
     message: str
 
 
-_EPISODE_KEY = {"task_group": "TEXT NOT NULL", "task_id": "INTEGER NOT NULL", "episode_index": "INTEGER NOT NULL"}
-
-_TABLES = {
-    "meta": Table({"key": "TEXT NOT NULL", "value": "TEXT NOT NULL"}, key=("key",)),
-    "episodes": Table(
-        {
-            **_EPISODE_KEY,
-            "task": "TEXT NOT NULL",
-            "seed": "INTEGER NOT NULL",
-            "status": "TEXT NOT NULL CHECK (status IN ('finished', 'error'))",
-            "success": "INTEGER",
-            "sum_reward": "REAL",
-            "max_reward": "REAL",
-            "steps": "INTEGER NOT NULL",
-            "metrics": "TEXT NOT NULL",
-            "attempts": "INTEGER NOT NULL",
-            "seconds": "REAL NOT NULL",
-            "digest": "TEXT",
-            "pixel_digest": "TEXT",
-            "video_path": "TEXT",
-            "error": "TEXT",
-            "asks": "INTEGER NOT NULL",
-            "looks": "INTEGER NOT NULL",
-            "timing": "TEXT NOT NULL",
-            "worker": "TEXT NOT NULL",
-            "started_at": "REAL NOT NULL",
-            "ended_at": "REAL NOT NULL",
-            "rewards": "BLOB NOT NULL",
-        },
-        key=tuple(_EPISODE_KEY),
-    ),
-    "attempts": Table(
-        {
-            **_EPISODE_KEY,
-            "number": "INTEGER NOT NULL",
-            "reason": "TEXT NOT NULL",
-            "worker": "INTEGER NOT NULL",
-            "ended_at": "REAL NOT NULL",
-        }
-    ),
-    "sessions": Table(
-        {
-            "id": "INTEGER NOT NULL",
-            "started_at": "REAL NOT NULL",
-            "ended_at": "REAL",
-            "workers": "INTEGER NOT NULL",
-            "startup": "REAL NOT NULL",
-        },
-        key=("id",),
-    ),
-    "in_flight": Table({**_EPISODE_KEY, "steps": "INTEGER NOT NULL"}, key=tuple(_EPISODE_KEY)),
-    "notes": Table({"told_at": "REAL NOT NULL", "message": "TEXT NOT NULL"}),
-}
-
 _MOST_BYTES = 16 << 20
 """Of one value in a table."""
 
@@ -130,7 +75,7 @@ class EpisodeTable:
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
-        self._tables = ChecksumTables(self._db, path, _TABLES, _MOST_ROWS)
+        self._tables = ChecksumTables(self._db, path, TABLES, _MOST_ROWS)
         try:
             self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
             self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
@@ -225,13 +170,13 @@ class EpisodeTable:
                 self._keep(_row(record, now))
                 self._land(record.key)
             for attempt in attempts:
-                names = (*_EPISODE_KEY, "number", "reason", "worker", "ended_at")
+                names = (*EPISODE_KEY, "number", "reason", "worker", "ended_at")
                 values = (*attempt.key, attempt.number, attempt.reason, attempt.worker, now)
                 self._tables.insert("attempts", dict(zip(names, values, strict=True)))
 
     def _keep(self, row: Row) -> None:
         """Take a result. An error may be tried again by a later session; a finished episode stays what it is."""
-        before = self._tables.find("episodes", [row[name] for name in _EPISODE_KEY])
+        before = self._tables.find("episodes", [row[name] for name in EPISODE_KEY])
         if before is None:
             self._tables.insert("episodes", row)
         elif before["status"] == "error":
@@ -239,7 +184,7 @@ class EpisodeTable:
 
     def _note_running(self, key: EpisodeKey, steps: int) -> None:
         """Note how far an episode is. One that starts again comes to where it was: what was seen before holds."""
-        row = dict(zip((*_EPISODE_KEY, "steps"), (*key, steps), strict=True))
+        row = dict(zip((*EPISODE_KEY, "steps"), (*key, steps), strict=True))
         before = self._tables.find("in_flight", key)
         if before is None:
             self._tables.insert("in_flight", row)
@@ -307,7 +252,7 @@ class EpisodeTable:
     def _add_session(self, started_at: float, ended_at: float | None, workers: int, startup: float) -> int:
         number = 1 + max((row["id"] for row in self._tables.rows("sessions")), default=0)
         values = (number, started_at, ended_at, workers, startup)
-        self._tables.insert("sessions", dict(zip(_TABLES["sessions"].columns, values, strict=True)))
+        self._tables.insert("sessions", dict(zip(TABLES["sessions"].columns, values, strict=True)))
         return number
 
     def end_session(self, session: int, startup: float) -> None:
