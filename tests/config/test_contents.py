@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proctor.config.contents import by_content, content_hash, files_named_in, is_own, source_hash
+from proctor.config.contents import UnreadFiles, by_content, content_hash, files_named_in, is_own, source_hash
 
 
 @pytest.fixture
@@ -110,3 +110,17 @@ def test_links_are_followed_and_those_that_lead_back_end(tmp_path: Path) -> None
     assert content_hash(linked) != before
     (tmp_path / "real" / "back").symlink_to(linked)
     assert content_hash(linked)
+
+
+def test_a_change_is_noticed_in_what_may_yet_be_read_until_it_is_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "a").write_text("1")
+    unread = UnreadFiles([], {"weights": str(tmp_path / "weights")})
+    assert not unread.changed()
+    (tmp_path / "weights" / "b").write_text("put there later")
+    assert unread.changed()
+    assert unread.changed()
+    unread.look_again()
+    assert not unread.changed()
+    (tmp_path / "weights" / "a").write_text("2 ")
+    assert unread.changed()

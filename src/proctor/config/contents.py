@@ -146,9 +146,15 @@ class UnreadFiles:
         self._modules = {file for path in named for _, file in source_files(path)} - _loaded()
         self._files = set(self._modules)
         for place in map(_there, files_named_in(values)):
-            self._files.update([place] if place.is_file() else (place / name for name in _names_below(place)))
-        self._seen = {file: _signature(file) for file in self._files}
+            # A folder changes when something is put into it.
+            below = [] if place.is_file() else [place / name for name in _names_below(place)]
+            self._files.update([place, *below, *(file.parent for file in below)])
         self._imported = len(sys.modules)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Take all as they are now: what was changed has been found to hold the same."""
+        self._seen = {file: _signature(file) for file in self._files}
 
     def changed(self) -> bool:
         """Whether one is another than it was, by its place, size and times; a few microseconds each."""

@@ -38,6 +38,7 @@ class BenchmarkProof:
         """Give it again, if anything has changed."""
         if self._unread.changed():
             self._check()
+            self._unread.look_again()
 
     def _check(self) -> None:
         names = self._expected["versions"], self._expected["modules"]
@@ -72,6 +73,7 @@ class PolicyProof:
         if self._unread.changed():
             code = policy_code(self._path, self._settings)
             _refuse(change("policy", {key: self.identity[key] for key in code}, code))
+            self._unread.look_again()
 
 
 def _unread(path: str, settings: PolicySettings) -> UnreadFiles:
