@@ -28,6 +28,7 @@ from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.protocol import Episode, Observation
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import View, run_episode
+from proctor.engine.transport import Phase
 from proctor.policies.protocol import PolicySpec
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -41,6 +42,8 @@ class Rehearsed:
 
     def __init__(self, actions: NDArray[Any], chunk: int) -> None:
         self._actions, self._chunk = actions, chunk
+
+    phase = Phase.ACT
 
     def begin(self, episode: Episode) -> None:
         self._step, self.started = 0, time.process_time()

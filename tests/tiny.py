@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ class TinySimulator:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "exit":
                 os._exit(7)
+            case "sysexit":
+                sys.exit(0)
             case "hang":
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
                 time.sleep(3600)

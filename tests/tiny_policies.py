@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,15 +110,17 @@ class Gated(Policy):
 
 
 class Patient(Thoughtful):
-    """Thoughtful, and answers only when the file `gate` is there. See `aside`."""
+    """Thoughtful, and answers only when the file `gate` is there; `asked` tells that it was asked. See `aside`."""
 
-    def __init__(self, gate: str) -> None:
+    def __init__(self, gate: str, asked: str = "") -> None:
         super().__init__()
-        self._gate = _path(gate)
+        self._gate, self._asked = _path(gate), _path(asked) if asked else None
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
+        if self._asked is not None:
+            self._asked.touch()
         while not self._gate.exists():
             time.sleep(0.01)
         return super().act(windows, memories, generators)
@@ -195,6 +198,14 @@ class Faulty:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hang":
                 time.sleep(3600)
+            case "exit":
+                sys.exit(0)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "stop":
+                raise GeneratorExit
+            case "none":
+                return None
         raise AssertionError(self.how)
 
 

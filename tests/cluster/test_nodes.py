@@ -176,6 +176,29 @@ def test_a_run_begun_here_goes_on_on_a_cluster_where_a_node_with_other_versions_
     assert digests(tmp_path / "run") == reference
 
 
+def test_a_node_that_was_stopped_is_lost_and_its_episodes_run_elsewhere(
+    raylets: Raylets, tmp_path: Path, reference: Digests
+) -> None:
+    gate = tmp_path / "gate"
+    policy = {"path": PATIENT, "kwargs": json.dumps({"gate": aside(gate)})}
+    tree = raylets.tree(tmp_path / "run", policy=policy, display="plain", limits={"respond": 3.0})
+    process = start_cli("eval", *flags(tree))
+    for raylet in raylets.added:
+        wait_for_worker(raylet)
+    engine = next(child for child in descendants(raylets.added[0].pid) if is_engine(child))
+    actor = psutil.Process(engine.ppid())
+    actor.suspend()
+    try:
+        lost = read_until(process, "is lost")
+        gate.touch()
+        finish(process)
+    finally:
+        actor.resume()
+    assert "it has not answered for 3 s (--limits.respond)" in lost
+    assert digests(tmp_path / "run") == reference
+    wait_until(lambda: raylets.engine_processes() == [])
+
+
 def test_a_lost_node_costs_only_its_episodes_in_flight_and_a_late_one_gets_work(
     raylets: Raylets, tmp_path: Path, reference: Digests
 ) -> None:

@@ -37,6 +37,53 @@ def test_a_faulty_answer_ends_the_run_with_status_1_and_keeps_what_finished(
     assert (tmp_path / "run" / "eval_info.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("how", "words"), [("exit", "SystemExit: 0"), ("interrupt", "KeyboardInterrupt"), ("stop", "GeneratorExit")]
+)
+@pytest.mark.parametrize("placement", ["central", "worker", "inline", "live"])
+def test_a_policy_that_wants_to_end_the_process_ends_the_run_at_once_wherever_it_runs(
+    tmp_path: Path, how: str, words: str, placement: str
+) -> None:
+    from proctor.policies.python import PlainPolicy
+
+    evaluation = run_tiny(
+        tmp_path / "run",
+        live=PlainPolicy(Faulty(how)) if placement == "live" else None,
+        policy={
+            "path": FAULTY,
+            "kwargs": {"how": how},
+            "placement": placement if placement in ("central", "worker") else "auto",
+        },
+        eval={"use_async_envs": placement != "inline"},
+    )
+    assert isinstance(evaluation.error, PolicyError)
+    assert f"the policy raised {words}" in str(evaluation.error)
+    assert "tiny_policies.py" in str(evaluation.error)  # where in the user's own code
+    assert "seat.py" not in str(evaluation.error)
+    assert all(record.status == "finished" for record in evaluation.records)
+
+
+def test_the_users_own_last_lines_are_printed(tmp_path: Path) -> None:
+    policy = {"path": FAULTY, "kwargs": {"how": "raise"}}
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", policy=policy)))
+    assert done.returncode == 1
+    assert 'raise ValueError("I cannot see")' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("use_async_envs", [True, False])
+def test_a_simulator_that_wants_to_end_the_process_fails_its_episode_only(
+    tmp_path: Path, use_async_envs: bool, reference: Digests
+) -> None:
+    evaluation = run_tiny(
+        tmp_path / "run",
+        env={"mischief": "step.sysexit!:a:1:1"},
+        eval={"use_async_envs": use_async_envs},
+    )
+    assert evaluation.error is None
+    assert digests(evaluation) == reference
+
+
 def test_the_message_names_task_episode_and_step(tmp_path: Path) -> None:
     policy = {"path": FAULTY, "kwargs": {"how": "nan", "at": 3}}
     evaluation = run_tiny(tmp_path / "run", task="b", policy=policy, eval={"batch_size": 1})

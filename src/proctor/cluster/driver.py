@@ -25,8 +25,7 @@ from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
-from proctor.engine.hosts import Interrupted
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
@@ -82,7 +81,7 @@ class Nodes:
         s = self._settings
         self._tell, self._stored, self._interrupts = tell, stored, interrupts
         self._baggage = Baggage(sources, pack_files(s))
-        self._fleet = Fleet(self._order, s.eval.batch_size, s.policy, s.eval.max_attempts)
+        self._fleet = Fleet(self._order, s.eval.batch_size, s.policy, s.eval.max_attempts, s.limits)
         try:
             self._wait_for_nodes()
         except BaseException:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -14,10 +13,12 @@ from typing import Any, NamedTuple
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.cluster.mail import Mail
 from proctor.cluster.node import Node, Order
-from proctor.config.settings import PolicySettings
+from proctor.config.settings import LimitSettings, PolicySettings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.queue import TaskKey
 from proctor.engine.site import Settled
+from proctor.engine.waiting import wait_readable
+from proctor.engine.watchdog import Stillness
 from proctor.errors import RunError
 
 LOOK_SECONDS = 1.0
@@ -36,6 +37,7 @@ class Member:
         admitted: whether it may have episodes.
         outstanding: the episodes that it has; `begun` are those that a worker has.
         freed: the tasks of the episodes that ended last, whose simulators are still built there.
+        answered: how often it has sent its news.
     """
 
     id: str
@@ -51,6 +53,12 @@ class Member:
     outstanding: dict[EpisodeKey, Episode] = field(default_factory=dict)
     begun: set[EpisodeKey] = field(default_factory=set)
     freed: deque[TaskKey] = field(default_factory=deque)
+    answered: int = 0
+    stillness: Stillness = field(default_factory=Stillness)
+
+    def is_silent(self, limits: LimitSettings) -> bool:
+        """Whether its actor has stopped answering. Before its first answer it may be waiting for room on its node."""
+        return self.stillness.seconds(self.answered) > limits.respond and self.answered > 0
 
     @property
     def where(self) -> str:
@@ -80,12 +88,19 @@ class Fleet:
         workers: how many workers a node gets; 0: one per core that Ray has there.
         policy: decides how many GPUs an actor asks Ray for.
         attempts: how often an actor may die before its node is left alone.
+        limits: when one counts as hung.
     """
 
     def __init__(
-        self, order: Callable[[str, int], Order], workers: int, policy: PolicySettings, attempts: int
+        self,
+        order: Callable[[str, int], Order],
+        workers: int,
+        policy: PolicySettings,
+        attempts: int,
+        limits: LimitSettings,
     ) -> None:
         self._order, self._workers, self._policy, self._attempts = order, workers, policy, attempts
+        self._limits = limits
         self.members: list[Member] = []
         self._barred: set[str] = set()
         self._deaths: Counter[str] = Counter()
@@ -139,15 +154,19 @@ class Fleet:
     def news(self, interrupts: Interrupts, seconds: float) -> list[News]:
         """Wait for mail, a signal or the time, and return what has come."""
         if not any(member.news.done() for member in self.members):
-            select.select([interrupts], [], [], seconds)
+            wait_readable([interrupts], seconds)
         interrupts.drain()
         found = []
+        for member in [member for member in self.members if member.is_silent(self._limits)]:
+            words = f"it has not answered for {self._limits.respond:g} s (--limits.respond)"
+            found.append(self._lost(member, TimeoutError(words)))
         for member in [member for member in self.members if member.news.done()]:
             problem = member.news.exception()
             if problem is not None:
                 found.append(self._lost(member, problem))
                 continue
             mail = member.news.result()
+            member.answered += 1
             if mail.leaving is None:
                 member.news = _ask(member.actor, interrupts)
             else:

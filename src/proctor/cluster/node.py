@@ -19,8 +19,7 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.events import Progress, Watcher
 from proctor.engine.feed import Feed
-from proctor.engine.hosts import Interrupted
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError

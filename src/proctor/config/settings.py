@@ -159,12 +159,15 @@ class LimitSettings:
     """Seconds after which a process counts as hung and is replaced (`--limits.*`)."""
 
     start: Annotated[float, EXECUTION, MoreThan(0), "a child process's start"] = 60.0
-    build: Annotated[float, EXECUTION, MoreThan(0), "building a simulator"] = 180.0
+    build: Annotated[float, EXECUTION, MoreThan(0), "building a simulator, or closing it"] = 180.0
     reset: Annotated[float, EXECUTION, MoreThan(0), "one reset"] = 120.0
     step: Annotated[float, EXECUTION, MoreThan(0), "one step"] = 60.0
-    draw: Annotated[float, EXECUTION, MoreThan(0), "one drawing, or encoding its video frame"] = 120.0
+    draw: Annotated[float, EXECUTION, MoreThan(0), "one drawing, or encoding and keeping what was filmed"] = 120.0
     load: Annotated[float, EXECUTION, MoreThan(0), "loading the policy"] = 1800.0
     act: Annotated[float, EXECUTION, MoreThan(0), "one call of the policy"] = 600.0
+    respond: Annotated[float, EXECUTION, MoreThan(0), "taking up what waits: an order, a question, an answer"] = (
+        60.0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,9 @@ from proctor.machine.versions import HASH_SEED
 
 _PR_SET_PDEATHSIG = 1
 
+_LAST_WORDS = 0.2
+"""Seconds that a hung child gets to say where it hangs."""
+
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
     "PYTHONOPTIMIZE": "",
@@ -92,6 +95,13 @@ class Child:
         """End the child and whatever it started, now."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def abort(self) -> None:
+        """End a child that hangs, and let it first write to its log where each of its threads is."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGABRT)  # Python's fault handler answers, even where the GIL is held
+        wait_readable([self.pidfd], _LAST_WORDS)
+        self.kill()
 
     def ask_to_stop(self) -> None:
         """Ask politely; `reap` waits."""

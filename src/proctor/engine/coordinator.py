@@ -24,7 +24,7 @@ from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
-from proctor.engine.transport import HOST_DIED
+from proctor.engine.transport import HOST_DIED, now
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds
@@ -33,7 +33,7 @@ from proctor.store.records import Attempt, EpisodeRecord, Running
 TICK = 0.25
 POLITE_SECONDS = 3.0
 HOPELESS = 12
-"""Failed attempts after which a run that has not ended a single episode is given up."""
+"""Failed attempts, at least, after which a run that has not ended a single episode may be given up."""
 
 
 class Coordinator:
@@ -67,7 +67,8 @@ class Coordinator:
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
         self._cores_of_the_gone = 0.0
-        self._shown = 0.0
+        self._looked = 0.0
+        self._longest_failure = 0.0
         self._selector = selectors.DefaultSelector()
 
     def serve_live(self, host: HostThread) -> None:
@@ -93,12 +94,11 @@ class Coordinator:
                     break
                 for key, _ in self._selector.select(TICK):
                     key.data()
-                self._watch_the_clock()
-                self._show()
+                self._look()
             for worker in list(self._workers.values()):
                 self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
             self._flush(last=True)
-            self._show(force=True)
+            self._show()
         finally:
             self._shut_down()
         return Ending(
@@ -229,10 +229,13 @@ class Coordinator:
     def _on_policy_lost(self, worker: Worker, reason: str) -> None:
         episode = worker.release()
         self._queue.ended(episode)
+        self._lose_policy(episode, reason, worker.number)
+
+    def _lose_policy(self, episode: Episode, reason: str, worker: int) -> None:
         self._queue.put_back(episode)
         self._host_losses[episode.key] += 1
         number = self._host_losses[episode.key]
-        self._attempts.append(Attempt(episode.key, number, reason, worker.number))
+        self._attempts.append(Attempt(episode.key, number, reason, worker))
         if number >= self._job.eval.max_attempts:
             self._error = self._error or PolicyHostError(
                 f"{episode} lost its policy {number} times, the last time because {reason} "
@@ -250,13 +253,16 @@ class Coordinator:
         if worker.number not in self._workers:
             return  # dismissed: that was its last episode before a stop
         self._forget(worker)
-        reason = worker.bury()
+        death = worker.bury()
         for place, episode in enumerate(worker.assigned):
             self._queue.ended(episode)
-            if place == 0 and self._stop_deadline is None:
-                self._fail(episode, reason, worker.number)
-            else:
+            if place or self._stop_deadline is not None:
                 self._queue.put_back(episode)
+            elif death.of_policy:
+                self._lose_policy(episode, death.reason, worker.number)
+            else:
+                self._longest_failure = max(self._longest_failure, death.lasted)
+                self._fail(episode, death.reason, worker.number)
 
     def _fail(self, episode: Episode, reason: str, worker: int) -> None:
         self._failures[episode.key] += 1
@@ -270,10 +276,19 @@ class Coordinator:
                 f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, trying again: {reason}"
             )
             self._queue.put_back(episode)
-        if not self._tally.finished and self._failures.total() >= HOPELESS:
+        if self._is_hopeless():
             self._error = self._error or RunError(
-                f"{HOPELESS} attempts failed and not one episode ended. The last reason: {reason}"
+                f"{self._failures.total()} attempts failed and not one episode ended. The last reason: {reason}"
             )
+
+    def _is_hopeless(self) -> bool:
+        """Whether nothing speaks for going on: every worker has failed twice, and nobody got further than they.
+
+        An episode that has been under way for longer than any that failed may be a healthy one.
+        """
+        if self._tally.finished or self._failures.total() < max(HOPELESS, 2 * self._headcount.target):
+            return False
+        return all(now() - worker.begun <= self._longest_failure for worker in self._workers.values())
 
     def _dismiss(self, worker: Worker) -> None:
         if (next_one := worker.running()) is not None:
@@ -350,11 +365,18 @@ class Coordinator:
                     f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
                 )
 
-    def _watch_the_clock(self) -> None:
-        for worker in list(self._workers.values()):
-            worker.kill_if_overdue(self._job.limits)
+    def _look(self) -> None:
+        """Do what is done a few times a second: see who hangs, and show how far the run is."""
+        moment = time.monotonic()
+        if moment - self._looked < TICK:
+            return
+        self._looked = moment
+        for worker in self._workers.values():
+            worker.kill_if_hung(self._job.limits)
         for host in self._hosts:
-            host.kill_if_overdue(self._job.limits)
+            asked = any(worker.host is host and worker.asks for worker in self._workers.values())
+            host.kill_if_hung(self._job.limits, asked)
+        self._show()
 
     def _is_over(self) -> bool:
         if self._error is not None:
@@ -388,16 +410,12 @@ class Coordinator:
         # Of those that have not begun there is nothing to tell.
         return [one for one in found if one is not None and one.steps]
 
-    def _show(self, force: bool = False) -> None:
-        moment = time.monotonic()
-        if not force and moment - self._shown < TICK:
-            return
-        self._shown = moment
+    def _show(self) -> None:
         if self._tally.build_seconds:
             self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
         steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
         if not self._headcount.settled:
-            self._headcount.look(self._moment(moment, steps))
+            self._headcount.look(self._moment(steps))
         progress = self._tally.progress(
             steps,
             busy=sum(bool(worker.assigned) for worker in self._workers.values()),
@@ -407,11 +425,11 @@ class Coordinator:
         for watcher in self._watchers:
             watcher.progress(progress)
 
-    def _moment(self, now: float, steps: int) -> Moment:
+    def _moment(self, steps: int) -> Moment:
         children = [worker.child for worker in self._workers.values()]
         children += [host.child for host in self._hosts if host.child is not None]
         return Moment(
-            now,
+            now(),
             steps,
             core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
             working=sum(worker.slot.counted()[0] > 0 for worker in self._at_work()),

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import Episode
 from proctor.config.interpreter import describe_exit
@@ -16,7 +16,7 @@ from proctor.engine.hosts import Host
 from proctor.engine.messages import ChannelClosed
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
-from proctor.engine.watchdog import overdue
+from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
 from proctor.store.records import Running
 
@@ -40,6 +40,17 @@ class WorkerRecipe:
     python: str | None = None
 
 
+class Death(NamedTuple):
+    """Why a worker died, whether in its own copy of the policy, and how long its episode had been under way."""
+
+    reason: str
+    of_policy: bool
+    lasted: float
+
+
+_THE_POLICYS = (Phase.LOAD, Phase.ACT)
+
+
 class Worker:
     """One worker process: its slot, and the episodes it was given (the first is the one it runs)."""
 
@@ -53,6 +64,9 @@ class Worker:
         self._over = 0  # episodes of this process that are no longer its own, however they ended
         self.verdict: str | None = None
         self.retiring = False
+        self.begun = now()
+        """When it was given the episode that it is at, or came to it."""
+        self._stillness = Stillness()
         self._last_task: TaskKey | None = None
         if host is not None:
             host.attach(number, self.slot)
@@ -86,6 +100,8 @@ class Worker:
 
     def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""
+        if not self.assigned:
+            self.begun = now()
         self.assigned.append(episode)
         self._last_task = task_key(episode)
         try:
@@ -103,6 +119,7 @@ class Worker:
     def release(self) -> Episode:
         """Return the episode that it was at, which has ended or was lost."""
         self._over += 1
+        self.begun = now()
         return self.assigned.popleft()
 
     def running(self) -> Running | None:
@@ -124,18 +141,27 @@ class Worker:
         self.retiring = True
         self.child.ask_to_stop()
 
-    def kill_if_overdue(self, limits: LimitSettings) -> None:
-        """End a worker whose phase exceeds its limit; its death is handled like any other."""
-        if self.verdict is None:
-            self.verdict = overdue(*self.slot.phase.read(), now(), limits)
-            if self.verdict is not None:
-                self.child.kill()
+    @property
+    def asks(self) -> bool:
+        """Whether a question of its waits for its host."""
+        return self.host is not None and self.slot.asks(self.host.generation)
 
-    def bury(self) -> str:
-        """Collect the dead process; returns why it died, in words."""
+    def kill_if_hung(self, limits: LimitSettings) -> None:
+        """End a worker whose phase exceeds its limit; its death is handled like any other."""
+        if self.verdict is not None:
+            return
+        phase, since = self.slot.phase.read()
+        # It owes nothing while its host does (which has limits of its own), or while it has no order.
+        owes = not self.asks if phase == Phase.WAIT else phase != Phase.IDLE or self.assigned or self.retiring
+        seconds = self._stillness.seconds((phase, since, bool(owes)))
+        if owes and (reason := overdue(phase, seconds, limits)) is not None:
+            self.verdict = f"the policy hangs: {reason}" if phase in _THE_POLICYS else reason
+            self.child.abort()
+
+    def bury(self) -> Death:
+        """Collect the dead process."""
         phase, _ = self.slot.phase.read()
         ending = describe_exit(self.child.reap())
-        if self.verdict is not None:
-            return self.verdict
         words = self.child.last_words()
-        return f"the worker {ending} during {phase.name.lower()}" + (f": {words}" if words else "")
+        reason = f"the worker {ending} during {phase.name.lower()}" + (f": {words}" if words else "")
+        return Death(self.verdict or reason, of_policy=phase in _THE_POLICYS, lasted=now() - self.begun)

@@ -15,8 +15,7 @@ from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import Interrupted
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan, shard_of

@@ -22,12 +22,12 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
-from proctor.engine.messages import Channel, ChannelClosed, Message, policy_fault
+from proctor.engine.messages import Channel, ChannelClosed, Message, clip, policy_fault
 from proctor.engine.patience import Patience
 from proctor.engine.proof import PolicyProof
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
-from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
+from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError, describe
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
 
@@ -134,7 +134,7 @@ class PolicyServer:
                 cell.write(Phase.ACT, start)
             try:
                 self._answer(clients)
-            except Exception as error:
+            except BaseException as error:  # a lane that ended without a word would be waited for
                 if not self._stopped:
                     self._stopped = True
                     self._blame(error if isinstance(error, RunError) else _host_fault(error))
@@ -225,8 +225,8 @@ class PolicyServer:
             ring(self._bell)  # it asked again already, when nobody would take it
 
 
-def _host_fault(error: Exception) -> PolicyError:
-    fault = PolicyError(f"the policy's host failed: {type(error).__name__}: {error}")
+def _host_fault(error: BaseException) -> PolicyError:
+    fault = PolicyError(f"the policy's host failed: {describe(error)}")
     fault.__cause__ = error
     return fault
 
@@ -254,9 +254,9 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
         return
-    except Exception as error:
+    except BaseException as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
-        channel.send({"type": "load_error", "message": f"{type(error).__name__}: {error}", "usage": False})
+        channel.send({"type": "load_error", "message": clip(describe(error), 4000), "usage": False})
         return
     loading.write(Phase.IDLE, now())
 

@@ -14,17 +14,13 @@ from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.messages import ChannelClosed, as_error
-from proctor.engine.transport import PhaseCell, Slot, new_memory, now
+from proctor.engine.transport import Phase, PhaseCell, Slot, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
-from proctor.engine.watchdog import overdue
+from proctor.engine.watchdog import Stillness, overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
-
-
-class Interrupted(Exception):
-    """The user asked to stop before the run had started."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,8 @@ class HostProcess:
         memory = new_memory("proctor-host", HOST_MEMORY)
         self._shared = mmap.mmap(memory, HOST_MEMORY)
         self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
+        self._cells[0].write(Phase.START, now())
+        self._watch = LaneWatch(self._cells)
         boot = {
             "policy": recipe.policy,
             "settings": recipe.settings,
@@ -104,9 +102,9 @@ class HostProcess:
                     + (f": {words}" if words else "")
                     + f" (log: {self.child.log})"
                 )
-            reason = self.overdue(limits)
+            reason = self.hung(limits)
             if reason is not None:
-                raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+                raise PolicyHostError(f"{reason}. Log: {self.child.log}")
 
     def again(self) -> HostProcess:
         """Start another in its place, which must turn out to hold the very same policy."""
@@ -119,9 +117,9 @@ class HostProcess:
             while not wait_readable([self.child.channel, self.child.pidfd], 0.5):
                 if interrupts.count:
                     raise Interrupted
-                reason = self.overdue(limits)
+                reason = self.hung(limits)
                 if reason is not None:
-                    raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+                    raise PolicyHostError(f"{reason}. Log: {self.child.log}")
             message, _ = self.child.channel.receive()
             if message["type"] == "passes":
                 return [Pass(*one) for one in message["passes"]]
@@ -140,21 +138,16 @@ class HostProcess:
         with contextlib.suppress(ChannelClosed):
             self.child.channel.send({"type": "detach", "slot": number})
 
-    def kill_if_overdue(self, limits: LimitSettings) -> None:
+    def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
         """End a host that hangs; its death is handled like any other."""
         if self.verdict is None:
-            reason = self.overdue(limits)
-            if reason is not None:
-                self.verdict = f"the policy hangs: {reason}"
-                self.child.kill()
+            self.verdict = self.hung(limits, asked)
+            if self.verdict is not None:
+                self.child.abort()
 
-    def overdue(self, limits: LimitSettings) -> str | None:
-        """Return why the host counts as hung, or `None`."""
-        for cell in self._cells:
-            reason = overdue(*cell.read(), now(), limits)
-            if reason is not None:
-                return reason
-        return None
+    def hung(self, limits: LimitSettings, asked: bool = False) -> str | None:
+        """Return why the host counts as hung, or `None`; `asked`: whether a question waits for it."""
+        return self._watch.hung(limits, asked)
 
     def stop(self, patience: float) -> None:
         """Ask it to end; kill it if it does not."""
@@ -163,6 +156,33 @@ class HostProcess:
         for cell in self._cells:
             cell.release()
         self._shared.close()
+
+
+class LaneWatch:
+    """Sees whether those who load and run a policy get on with it, by the phases that they note.
+
+    Args:
+        cells: one for loading, if there is any, and one per lane.
+    """
+
+    def __init__(self, cells: Sequence[PhaseCell]) -> None:
+        self._cells = cells
+        self._each = [Stillness() for _ in cells]
+        self._all = Stillness()
+
+    def hung(self, limits: LimitSettings, asked: bool) -> str | None:
+        """Return why they count as hung, or `None`; `asked`: whether a question waits for them."""
+        phases = [cell.read() for cell in self._cells]
+        reasons = [
+            overdue(phase, still.seconds((phase, since)), limits)
+            for (phase, since), still in zip(phases, self._each, strict=True)
+            if phase != Phase.IDLE
+        ]
+        if not reasons:
+            # Nobody is at work. That is as it should be, unless a question waits.
+            seconds = self._all.seconds((asked, *phases))
+            reasons = [overdue(Phase.IDLE, seconds, limits)] if asked else []
+        return next((f"the policy hangs: {reason}" for reason in reasons if reason is not None), None)
 
 
 class HostThread:
@@ -174,7 +194,9 @@ class HostThread:
 
     def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[RunError], None]) -> None:
         self.bell = bell
-        self._server = PolicyServer(policy, action_size, bell, self.generation, blame)
+        cells = [PhaseCell(mmap.mmap(-1, CELL_BYTES))]
+        self._watch, self._blame = LaneWatch(cells), blame
+        self._server = PolicyServer(policy, action_size, bell, self.generation, blame, cells)
         self._server.start()
 
     def attach(self, number: int, slot: Slot) -> None:
@@ -185,8 +207,11 @@ class HostThread:
         """Forget a worker."""
         self._server.detach(number)
 
-    def kill_if_overdue(self, limits: LimitSettings) -> None:
-        """A thread cannot be replaced, so it has no limit."""
+    def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
+        """End the run if the policy hangs: a thread can be left behind, but not replaced."""
+        reason = self._watch.hung(limits, asked)
+        if reason is not None:
+            self._blame(PolicyHostError(f"{reason}. A live policy cannot be replaced; the same call goes on."))
 
     def stop(self, patience: float) -> None:
         """End the lanes; a thread cannot be killed, so one that hangs is left behind as a daemon."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.engine.events import Watcher
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
@@ -23,7 +23,7 @@ from proctor.engine.rollout import LocalActor, View, Witnesses
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
+from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError, name_error
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import Attempt, EpisodeRecord, Running
@@ -46,14 +46,18 @@ def run_inline(
         while not interrupts.count and (episode := queue.take(held)) is not None:
             held = task_key(episode)
             try:
-                record = replace(inline.play(episode), attempts=1 + failures[episode])
+                with interrupts.abruptly():
+                    record = replace(inline.play(episode), attempts=1 + failures[episode])
+            except Interrupted:
+                table.write([], [], [Running(episode.key, inline.steps)])
+                return Ending(stopped_by=interrupts.first)
             except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
                 table.write([], [], [Running(episode.key, inline.steps)])
                 return Ending(error=error)
             except (VideoError, RecordingError) as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))
-            except Exception as error:
+            except BaseException as error:  # a simulator that calls sys.exit has failed like any other
                 failures[episode] += 1
                 reason = inline.describe(error)
                 table.write([], [Attempt(episode.key, failures[episode], reason, 0)])
@@ -108,8 +112,8 @@ class _Inline:
         """How far the episode is."""
         return self._meter.steps
 
-    def describe(self, error: Exception) -> str:
+    def describe(self, error: BaseException) -> str:
         """Say what broke, and drop the simulator, whose state is unknown now."""
         phase = self._meter.phase.name.lower()
         self._stage.close()
-        return f"{phase} raised {type(error).__name__}: {error}"
+        return f"{phase} raised {name_error(error)}"

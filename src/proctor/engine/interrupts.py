@@ -6,8 +6,13 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
+
+
+class Interrupted(Exception):
+    """The user asked to stop, and what was under way comes to nothing."""
 
 
 class Interrupts:
@@ -20,6 +25,7 @@ class Interrupts:
         self.count = 0
         self.first: signal.Signals | None = None
         self.satisfied = False
+        self._abrupt = False
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._before: dict[signal.Signals, Any] = {}
 
@@ -52,6 +58,23 @@ class Interrupts:
         with contextlib.suppress(OSError):
             os.write(self._write, b".")
 
+    @contextlib.contextmanager
+    def abruptly(self) -> Iterator[None]:
+        """Let a second signal break off what runs in this thread, which nobody else can end.
+
+        Raises:
+            Interrupted: there was one.
+        """
+        self._abrupt = True
+        try:
+            yield
+        except BaseException as error:
+            if self.count > 1:
+                raise Interrupted from error
+            raise
+        finally:
+            self._abrupt = False
+
     def stop(self, times: int = 1) -> None:
         """Count as if that many SIGINTs had come; any thread may call it, as a node's does."""
         self.count += times
@@ -68,3 +91,5 @@ class Interrupts:
         self.count += 1
         self.first = self.first or signal.Signals(number)
         self.wake()
+        if self._abrupt and self.count > 1:
+            raise KeyboardInterrupt

@@ -32,7 +32,9 @@ from proctor.store.rewards import pack_rewards
 
 
 class Actor(Protocol):
-    """Where a rollout gets its actions from."""
+    """Where a rollout gets its actions from; `phase` is what a worker is in meanwhile."""
+
+    phase: Phase
 
     def begin(self, episode: Episode) -> None:
         """Start an episode."""
@@ -114,6 +116,8 @@ class LocalActor:
         action_size: numbers in one action of the benchmark.
         prove: called after every answer; raises if the policy may be another than the run began with.
     """
+
+    phase = Phase.ACT
 
     def __init__(self, policy: Policy, action_size: int, prove: Callable[[], None] = lambda: None) -> None:
         self._policy, self._action_size, self._prove = policy, action_size, prove
@@ -201,7 +205,7 @@ def run_episode(
         _film(simulator, film, meter)
     actor.begin(episode)
     while not ended:
-        meter.enter(Phase.WAIT)
+        meter.enter(actor.phase)
         chunk = actor.act(windows.at(step))
         meter.asked()
         next_ask = step + len(chunk)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.engine.randomness import episode_generator
-from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError
+from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError, name_error, own_frames
 from proctor.policies.protocol import Policy, PolicySpec
 
 
@@ -33,8 +33,8 @@ class Seat:
             self.memory = policy.begin(episode.task)
         except (RunError, PolicyLostError):
             raise  # it says itself what is wrong
-        except Exception as error:
-            raise PolicyError(_blame(self, f"begin() raised {type(error).__name__}: {error}")) from error
+        except BaseException as error:  # also sys.exit(), which would end a thread without a word
+            raise PolicyError(_blame(self, f"begin() raised {name_error(error)}") + own_frames(error)) from error
 
 
 def answer(
@@ -50,8 +50,8 @@ def answer(
         chunks, memories = map(list, answers)
     except (RunError, PolicyLostError):
         raise
-    except Exception as error:
-        raise PolicyError(_blame(seats[0], f"raised {type(error).__name__}: {error}")) from error
+    except BaseException as error:
+        raise PolicyError(_blame(seats[0], f"raised {name_error(error)}") + own_frames(error)) from error
     if len(chunks) != len(seats) or len(memories) != len(seats):
         raise PolicyError(
             _blame(

@@ -41,7 +41,7 @@ _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 2, 4
 
 
 class Phase(IntEnum):
-    """What a child is doing; the watchdog has a limit for each but the first two."""
+    """What a child is doing; the watchdog has a limit for each. `ACT` and `LOAD` are the policy's own."""
 
     IDLE = 0
     WAIT = 1
@@ -293,6 +293,10 @@ class Slot:
         return chunk
 
     # The host's end.
+
+    def asks(self, generation: int) -> bool:
+        """Whether a request waits for that incarnation of the host."""
+        return self.asked() and int(_U32.unpack_from(self._map, _ASKED_OF)[0]) == generation
 
     def asked(self) -> bool:
         """Whether a request waits."""

@@ -24,7 +24,7 @@ from proctor.engine.proof import BenchmarkProof, PolicyProof
 from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
-from proctor.errors import ChangedError, PolicyLostError, RunError
+from proctor.errors import PolicyError, PolicyLostError, RunError, describe, name_error
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import EpisodeRecord
@@ -49,6 +49,8 @@ class WorkerBoot:
 
 class RemoteActor:
     """A policy in the host process, reached through shared memory."""
+
+    phase = Phase.WAIT
 
     def __init__(self, slot: Slot, host_bell: int) -> None:
         self._slot, self._host_bell = slot, host_bell
@@ -99,6 +101,7 @@ def play(
     meter.start_episode()
     try:
         record = run_episode(stage.simulator_for(episode), episode, actor, view, meter, witnesses)
+        meter.enter(Phase.ENCODE)
         witnesses.finish(record)
     except BaseException:
         witnesses.abandon()
@@ -119,8 +122,9 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     view = View.of(policy_spec, spec)
     try:
         prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
-        actor = _actor(settings, spec, slot, host_bell)
-    except ChangedError as error:
+        actor = _actor(settings, spec, slot, host_bell, meter)
+    except RunError as error:
+        print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
         channel.send(policy_fault(error))
         return
     stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
@@ -129,6 +133,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     while True:
         order, _ = channel.receive()
         if order["type"] == "stop":
+            meter.enter(Phase.BUILD)
             stage.close()
             return
         episode = Episode.from_wire(order["episode"])
@@ -139,6 +144,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         )
         try:
             record = play(stage, episode, actor, view, meter, witnesses)
+            meter.enter(Phase.BUILD)
             prove()  # its simulator may have been built from code that was imported only now
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": clip(str(error), 2000)})
@@ -147,10 +153,10 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             channel.send(policy_fault(error))
         except (VideoError, RecordingError) as error:
             channel.send({"type": "video_error", "message": str(error)})
-        except Exception as error:
+        except BaseException as error:  # a simulator that calls sys.exit has failed like any other
             # The simulator's state is unknown now: this process ends and another takes its place.
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
-            reason = f"{meter.phase.name.lower()} raised {type(error).__name__}: {error}"
+            reason = f"{meter.phase.name.lower()} raised {name_error(error)}"
             channel.send({"type": "simulator_error", "reason": clip(reason, 2000)})
             return
         else:
@@ -159,16 +165,22 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int) -> Actor:
+def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int, meter: Meter) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
-    policy_class: type[Policy] = load_object(settings.policy)
-    own_settings = policy_class.Settings(**(settings.policy_settings or {}))
-    spec_of_the_run = PolicySpec.from_wire(settings.policy_spec)
-    proof = PolicyProof(
-        settings.policy,
-        own_settings,
-        lambda: policy_class.rebuild(own_settings, spec, spec_of_the_run),
-        settings.policy_identity,
-    )
+    meter.enter(Phase.LOAD)
+    try:
+        policy_class: type[Policy] = load_object(settings.policy)
+        own_settings = policy_class.Settings(**(settings.policy_settings or {}))
+        spec_of_the_run = PolicySpec.from_wire(settings.policy_spec)
+        proof = PolicyProof(
+            settings.policy,
+            own_settings,
+            lambda: policy_class.rebuild(own_settings, spec, spec_of_the_run),
+            settings.policy_identity,
+        )
+    except RunError:
+        raise
+    except BaseException as error:
+        raise PolicyError(f"the policy could not be loaded: {describe(error)}") from error
     return LocalActor(proof.policy, spec.action_size, proof)

@@ -14,8 +14,7 @@ from proctor.config.wire import to_plain
 from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import Interrupted
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
 from proctor.engine.plan import make_plan, shard_of

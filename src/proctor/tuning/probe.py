@@ -13,8 +13,8 @@ from typing import Any
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import LimitSettings
 from proctor.engine.crew import Worker, WorkerRecipe
-from proctor.engine.hosts import Host, HostProcess, Interrupted
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.hosts import Host, HostProcess
+from proctor.engine.interrupts import Interrupted, Interrupts
 from proctor.engine.messages import as_error
 from proctor.engine.waiting import wait_readable
 from proctor.errors import PolicyHostError, RunError
@@ -146,7 +146,7 @@ class Probe:
                 raise Interrupted
             self._check_host()
             for worker in waiting:
-                worker.kill_if_overdue(self._limits)
+                worker.kill_if_hung(self._limits)
                 for message in worker.child.channel.receive_all():
                     self._hear(worker, message, records)
                 self._order(worker, steps, left)
@@ -168,9 +168,9 @@ class Probe:
                 words = self._host.child.last_words()
                 raise PolicyHostError(f"the policy's process died{f': {words}' if words else ''}")
             raise as_error(message)
-        reason = self._host.overdue(self._limits)
+        reason = self._host.hung(self._limits, any(worker.asks for worker in self._workers))
         if reason is not None:
-            raise PolicyHostError(f"the policy hangs: {reason}")
+            raise PolicyHostError(reason)
 
     def _hear(self, worker: Worker, message: dict[str, Any], records: list[EpisodeRecord]) -> None:
         match message["type"]:
@@ -182,7 +182,9 @@ class Probe:
             case "policy_error" | "policy_gone" | "benchmark_error":
                 raise as_error(message)
             case "closed":
-                raise RunError(f"a simulator could not be measured: {worker.bury()} (log: {worker.child.log})")
+                raise RunError(
+                    f"a simulator could not be measured: {worker.bury().reason} (log: {worker.child.log})"
+                )
             case _:
                 raise RunError(f"a simulator could not be measured: {message.get('reason', message['type'])}")
 
