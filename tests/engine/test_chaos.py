@@ -1,4 +1,4 @@
-"""Two thousand episodes while processes of every kind are killed and stopped: equal to the quiet run, to the bit."""
+"""Two thousand episodes while processes of every kind are killed and stopped: equal to the quiet run."""
 
 from __future__ import annotations
 

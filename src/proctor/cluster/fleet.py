@@ -57,7 +57,7 @@ class Member:
     stillness: Stillness = field(default_factory=Stillness)
 
     def is_silent(self, limits: LimitSettings) -> bool:
-        """Whether its actor has stopped answering. Before its first answer it may be waiting for room on its node."""
+        """Whether its actor has stopped answering. Before its first answer it may wait for room on its node."""
         return self.stillness.seconds(self.answered) > limits.respond and self.answered > 0
 
     @property
