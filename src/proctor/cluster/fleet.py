@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from proctor.config.settings import PolicySettings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.queue import TaskKey
 from proctor.engine.site import Settled
+from proctor.engine.waiting import wait_readable
 from proctor.errors import RunError
 
 LOOK_SECONDS = 1.0
@@ -139,7 +139,7 @@ class Fleet:
     def news(self, interrupts: Interrupts, seconds: float) -> list[News]:
         """Wait for mail, a signal or the time, and return what has come."""
         if not any(member.news.done() for member in self.members):
-            select.select([interrupts], [], [], seconds)
+            wait_readable([interrupts], seconds)
         interrupts.drain()
         found = []
         for member in [member for member in self.members if member.news.done()]:

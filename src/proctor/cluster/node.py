@@ -19,11 +19,11 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.events import Progress, Watcher
 from proctor.engine.feed import Feed
-from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError
+from proctor.machine.programs import Interrupted
 from proctor.store.identity import Identity
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.videos import video_place

@@ -15,7 +15,6 @@ from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.hosts import Interrupted
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
@@ -23,6 +22,7 @@ from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Results

@@ -12,6 +12,7 @@ from typing import Any
 
 from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
+from proctor.engine.bell import Bell
 from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
@@ -20,11 +21,8 @@ from proctor.engine.transport import PhaseCell, Slot, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
-
-
-class Interrupted(Exception):
-    """The user asked to stop before the run had started."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class HostRecipe:
 class HostProcess:
     """A policy host in a process of its own."""
 
-    def __init__(self, recipe: HostRecipe, bell: int, generation: int) -> None:
+    def __init__(self, recipe: HostRecipe, bell: Bell, generation: int) -> None:
         self.recipe, self.bell, self.generation = recipe, bell, generation
         self.startup = 0.0
         self.cost: Cost | None = None
@@ -63,7 +61,7 @@ class HostProcess:
             "expected": recipe.expected,
             "spawned": now(),
         }
-        self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
+        self.child = Child("host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python)
         os.close(memory)
 
     def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
@@ -172,7 +170,7 @@ class HostThread:
     startup = 0.0
     child = None
 
-    def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[RunError], None]) -> None:
+    def __init__(self, policy: Policy, action_size: int, bell: Bell, blame: Callable[[RunError], None]) -> None:
         self.bell = bell
         self._server = PolicyServer(policy, action_size, bell, self.generation, blame)
         self._server.start()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any
+
+from proctor.engine.bell import Bell
+from proctor.machine.programs import STOP_SIGNALS
 
 
 class Interrupts:
@@ -20,37 +21,36 @@ class Interrupts:
         self.count = 0
         self.first: signal.Signals | None = None
         self.satisfied = False
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._bell = Bell()
         self._before: dict[signal.Signals, Any] = {}
+        self._others: Any = None
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
+        self._others = STOP_SIGNALS.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        STOP_SIGNALS.reset(self._others)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        ends, (self._read, self._write) = (self._read, self._write), (-1, -1)
-        for end in ends:  # their numbers may soon be another file's, and a late thread may still wake us
-            os.close(end)
+        self._bell.close()
 
     def fileno(self) -> int:
         """Return the descriptor that tells of a signal."""
-        return self._read
+        return self._bell.fileno()
 
     def drain(self) -> None:
         """Make `fileno` quiet again."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 64)
+        self._bell.wait(0)
 
     def wake(self) -> None:
         """Make `fileno` readable; any thread may call it, even when all is over."""
-        with contextlib.suppress(OSError):
-            os.write(self._write, b".")
+        self._bell.ring()
 
     def stop(self, times: int = 1) -> None:
         """Count as if that many SIGINTs had come; any thread may call it, as a node's does."""

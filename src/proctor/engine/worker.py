@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
+from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof, PolicyProof
@@ -50,7 +51,7 @@ class WorkerBoot:
 class RemoteActor:
     """A policy in the host process, reached through shared memory."""
 
-    def __init__(self, slot: Slot, host_bell: int) -> None:
+    def __init__(self, slot: Slot, host_bell: Bell) -> None:
         self._slot, self._host_bell = slot, host_bell
         self._first = b""
         self._generation = 0
@@ -119,7 +120,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     view = View.of(policy_spec, spec)
     try:
         prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
-        actor = _actor(settings, spec, slot, host_bell)
+        actor = _actor(settings, spec, slot, Bell(host_bell))
     except ChangedError as error:
         channel.send(policy_fault(error))
         return
@@ -159,7 +160,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int) -> Actor:
+def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: Bell) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     policy_class: type[Policy] = load_object(settings.policy)
