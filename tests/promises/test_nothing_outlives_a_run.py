@@ -74,6 +74,7 @@ def test_a_stop_signal_does_not_wait_for_the_trial_of_a_gl(
         _, told = process.communicate(timeout=30)
     finally:
         process.kill()
+        process.wait()
     assert process.returncode == status, told
     assert "Traceback" not in told
     assert is_over(probe)

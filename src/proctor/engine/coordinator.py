@@ -32,6 +32,8 @@ from proctor.store.records import Attempt, EpisodeRecord, Running
 
 TICK = 0.25
 POLITE_SECONDS = 3.0
+CHECK_SECONDS = 1.0
+"""How often it is made sure that the run directory is still there."""
 HOPELESS = 12
 """Failed attempts after which a run that has not ended a single episode is given up."""
 
@@ -67,7 +69,7 @@ class Coordinator:
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
         self._cores_of_the_gone = 0.0
-        self._shown = 0.0
+        self._shown = self._checked = 0.0
         self._selector = selectors.DefaultSelector()
 
     def serve_live(self, host: HostThread) -> None:
@@ -355,6 +357,9 @@ class Coordinator:
             worker.kill_if_overdue(self._job.limits)
         for host in self._hosts:
             host.kill_if_overdue(self._job.limits)
+        if time.monotonic() - self._checked > CHECK_SECONDS:
+            self._checked = time.monotonic()
+            self._ledger.check()
 
     def _is_over(self) -> bool:
         if self._error is not None:
