@@ -48,6 +48,10 @@ class StoreError(RunError):
     """The run directory cannot be written any more: disk full, read-only, gone."""
 
 
+class RunGoneError(StoreError):
+    """The run directory is no longer where it was. The same command does not go on: it would begin anew."""
+
+
 class PolicyError(RunError):
     """The policy raised, or returned something that is no action. Trying again cannot help."""
 

@@ -117,14 +117,43 @@ def test_videos_play_seek_to_their_end_and_start_over(visiting: Any, single: Pat
         visit.check_quiet(single.as_uri(), (single.parent / "videos").as_uri())
 
 
-def test_embedded_videos_play_from_a_file_that_lies_alone(tmp_path: Path, visiting: Any, single: Path) -> None:
-    alone = write_report([single.parent], tmp_path / "alone.html", embed_videos=True)
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory, single: Path) -> Path:
+    """The same report with its videos inside."""
+    return write_report([single.parent], tmp_path_factory.mktemp("alone") / "alone.html", embed_videos=True)
+
+
+PLAYED = "v => !v.paused && v.currentTime > 0.1 && v.currentTime < 1.2"
+
+
+def test_embedded_videos_play_from_a_file_that_lies_alone(visiting: Any, alone: Path) -> None:
     with visiting(alone.as_uri()) as visit:
         video = visit.page.locator(".gallery video").first
         video.scroll_into_view_if_needed()
-        video.evaluate("v => v.play()")
-        visit.page.wait_for_function("v => v.currentTime > 0.1", arg=video.element_handle())
+        video.evaluate("v => { v.play(); }")
+        visit.page.wait_for_function(PLAYED, arg=video.element_handle())
         visit.check_quiet(alone.as_uri())
+
+
+@pytest.mark.parametrize("which", ["single", "alone"])
+@pytest.mark.parametrize(
+    "moment", ["unseen", "loadstart", "durationchange", "loadedmetadata", "seeking", "loadeddata", "seeked"]
+)
+def test_a_video_plays_from_its_start_whenever_play_is_pressed(
+    request: pytest.FixtureRequest, visiting: Any, which: str, moment: str
+) -> None:
+    """Once seen it is moved to its last frame, and that takes a while: who presses play meanwhile is served."""
+    with visiting(request.getfixturevalue(which).as_uri()) as visit:
+        video = visit.page.locator(".gallery video").first
+        if moment == "unseen":
+            video.evaluate("v => { v.play(); }")
+        else:
+            video.evaluate(
+                "(v, moment) => v.addEventListener(moment, () => { v.play().catch(() => {}); }, {once: true})",
+                moment,
+            )
+        video.scroll_into_view_if_needed()
+        visit.page.wait_for_function(PLAYED, arg=video.element_handle())
 
 
 def test_without_scripts_everything_is_there(visiting: Any, single: Path) -> None:

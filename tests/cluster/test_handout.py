@@ -57,6 +57,9 @@ class Memory:
         self.attempts += attempts
         self.in_flight = list(running)
 
+    def check(self) -> None:
+        pass
+
 
 def node(name: str, workers: int = 1) -> Member:
     return Member(name, name, workers, Actor(), Future(), admitted=True)

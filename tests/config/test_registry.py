@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -157,3 +160,20 @@ def test_finding_and_loading_a_benchmark_imports_no_simulator_and_no_model() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_file_that_two_threads_load_at_once_is_whole_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, gate = threading.Event(), threading.Event()
+    door = ModuleType("door")
+    door.__dict__.update(entered=entered, gate=gate)
+    monkeypatch.setitem(sys.modules, "door", door)
+    (tmp_path / "slow.py").write_text("import door\ndoor.entered.set()\ndoor.gate.wait()\nclass Name: pass\n")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(load_object, f"{tmp_path / 'slow.py'}:Name")
+        entered.wait()
+        second = threads.submit(load_object, f"{tmp_path / 'slow.py'}:Name")
+        wait([second], timeout=0.2)  # who does not wait for the first is through by now
+        gate.set()
+        assert first.result() is second.result()

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.engine.bell import Bell
 from proctor.engine.host import CELL_BYTES, PolicyServer
 from proctor.engine.transport import PhaseCell, Slot, new_memory
 from proctor.errors import RunError
@@ -50,13 +51,13 @@ class Counting(Policy):
 
 
 @pytest.fixture
-def bell() -> Iterator[int]:
-    bell = os.eventfd(0, os.EFD_CLOEXEC)
+def bell() -> Iterator[Bell]:
+    bell = Bell()
     yield bell
-    os.close(bell)
+    bell.close()
 
 
-def test_no_question_is_answered_twice_however_many_lanes_there_are(bell: int) -> None:
+def test_no_question_is_answered_twice_however_many_lanes_there_are(bell: Bell) -> None:
     policy = Counting()
     blamed: list[RunError] = []
     memory = new_memory("proctor-test", CELL_BYTES * LANES)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from numpy.typing import NDArray
 
+from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, ChannelClosed, clip
 from proctor.engine.transport import (
     REQUEST_BYTES,
@@ -28,7 +29,6 @@ from proctor.engine.transport import (
     PhaseCell,
     Slot,
     new_memory,
-    ring,
 )
 from proctor.errors import PolicyLostError, SimulatorError
 
@@ -47,14 +47,13 @@ class Both:
     def __init__(self) -> None:
         self.worker = Slot.create()
         self.host = Slot(*map(os.dup, self.worker.descriptors))
-        self.bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._ended = os.eventfd(0, os.EFD_CLOEXEC)
+        self.bell, self._ended = Bell(), Bell()
         self._threads = ThreadPoolExecutor(max_workers=1)
 
     def ask(self, window: Sequence[dict[str, Any]], generation: int = 0, header: bytes = b"") -> Future[Any]:
         """Ask as a worker does, in a thread of its own; the answer or error is fetched with `.result()`."""
         self._asked = self._threads.submit(self.worker.ask, header, window, self.bell, generation)
-        self._asked.add_done_callback(lambda _: ring(self._ended))
+        self._asked.add_done_callback(lambda _: self._ended.ring())
         return self._asked
 
     def wait(self) -> None:
@@ -62,9 +61,9 @@ class Both:
         while True:
             ready, _, _ = select.select([self.bell, self._ended], [], [])
             if self.bell in ready:
-                os.eventfd_read(self.bell)
+                self.bell.wait()
                 return
-            os.eventfd_read(self._ended)
+            self._ended.wait()
             if self._asked.done():
                 self._asked.result()
 
@@ -73,8 +72,8 @@ class Both:
         self._threads.shutdown()
         self.host.close()
         self.worker.close()
-        os.close(self.bell)
-        os.close(self._ended)
+        self.bell.close()
+        self._ended.close()
 
 
 @contextlib.contextmanager
@@ -234,10 +233,10 @@ def test_a_header_that_does_not_fit_is_refused(ends: Both) -> None:
 
 
 def test_a_ring_without_an_answer_is_no_answer(ends: Both) -> None:
-    ring(ends.worker.bell)  # left over from a host's announcement
+    ends.worker.bell.ring()  # left over from a host's announcement
     asked = ends.ask([])
     ends.wait()
-    ring(ends.host.bell)
+    ends.host.bell.ring()
     assert not asked.done()
     ends.host.answer(CHUNK)
     assert same(asked.result(), CHUNK)
@@ -307,7 +306,7 @@ for _ in range(3):
 
 
 def test_a_host_in_another_process_answers(ends: Both) -> None:
-    descriptors = [*ends.worker.descriptors, ends.bell]
+    descriptors = [*ends.worker.descriptors, ends.bell.fileno()]
     with subprocess.Popen(
         [sys.executable, "-c", HOST, *map(str, descriptors)],
         pass_fds=descriptors,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import socket
@@ -13,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.errors import EXIT_USAGE, RunLockedError
+from harness import is_over, wait_until
+from proctor.errors import EXIT_USAGE, RunLockedError, UsageError
 from proctor.store.lock import RunLock
 
 HOLD = (
@@ -121,3 +124,73 @@ def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
         assert child.stdout.readline() == b"up\n"
     with child, RunLock(tmp_path):
         child.communicate(b"")
+
+
+FORK = """
+import ctypes, os, sys, time
+from pathlib import Path
+from proctor.store.lock import RunLock
+with RunLock(Path(sys.argv[1])):
+    pid = os.fork() if sys.argv[2] == "python" else ctypes.CDLL(None).fork()
+    if pid == 0:
+        time.sleep(3600)
+    print(pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def killed_after_a_fork(directory: Path, how: str) -> Iterator[int]:
+    """Have a process that holds the lock fork, and kill it; gives the number of the fork."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK, str(directory), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        fork = int(holder.stdout.readline())
+        holder.kill()
+    try:
+        yield fork
+    finally:
+        os.kill(fork, 9)
+        wait_until(lambda: is_over(fork))
+
+
+def test_a_fork_of_the_holder_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with killed_after_a_fork(tmp_path, "python"), RunLock(tmp_path):
+        pass
+
+
+def test_a_fork_that_python_does_not_hear_of_is_named_to_who_comes_second(tmp_path: Path) -> None:
+    with killed_after_a_fork(tmp_path, "C") as fork:
+        with pytest.raises(RunLockedError) as caught, RunLock(tmp_path):
+            pytest.fail("two writers in one run directory")
+        assert f"still locked by process {fork}, which a run that has ended left behind" in str(caught.value)
+
+
+def test_a_fork_that_leaves_by_the_same_way_neither_releases_the_lock_nor_wipes_its_name(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        code = (
+            "import os, sys\nfrom pathlib import Path\nfrom proctor.store.lock import RunLock\n"
+            "with RunLock(Path(sys.argv[1])):\n    fork = os.fork()\n    if fork:\n        os.waitpid(fork, 0)\n"
+            "        print((Path(sys.argv[1]) / 'lock').read_text())\n"
+        )
+        (tmp_path / "other").mkdir()
+        told = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "other")], capture_output=True, text=True, check=True
+        )
+    assert json.loads(told.stdout)["host"] == socket.gethostname()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_a_file_system_without_locks_is_called_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(UsageError) as caught, RunLock(tmp_path):
+        pytest.fail("nothing keeps a second writer out")
+    assert not isinstance(caught.value, RunLockedError)
+    assert f"{tmp_path} lies on a file system without locks ({os.strerror(number)})" in str(caught.value)
+    assert "being written" not in str(caught.value)

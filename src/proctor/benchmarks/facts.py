@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.machine.programs import ask_program
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
 
@@ -136,9 +136,9 @@ def _answer(
     """Ask a process of its own. One that fetches takes its time, and shows its progress on our terminal."""
     python = settings.python or sys.executable
     try:
-        done = subprocess.run(
+        done = ask_program(
             [python, "-P", "-m", "proctor.benchmarks.facts"],
-            input=json.dumps(
+            question=json.dumps(
                 {
                     "version": __version__,
                     "benchmark": path,
@@ -149,23 +149,20 @@ def _answer(
                 }
             ),
             env={**os.environ, **package_environment(), **drawing, "PYTHONHASHSEED": HASH_SEED},
-            stdout=subprocess.PIPE,
-            stderr=None if fetch else subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=None if fetch else _SECONDS,
+            seconds=None if fetch else _SECONDS,
+            shows_progress=fetch,
         )
     except OSError as error:
         raise UsageError(f"--env.python={python}: {error.strerror or error}.") from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.") from None
-    lines = done.stdout.strip().splitlines()  # packages may chatter before it
-    if done.returncode == 0 and lines:
+    if done.late:
+        raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.")
+    lines = done.output.strip().splitlines()  # packages may chatter before it
+    if done.may_be_well and lines:
         answer: dict[str, Any] = json.loads(lines[-1])
         if "usage" in answer:
             raise UsageError(answer["usage"])
         return answer
-    words = ((done.stderr or "").strip().splitlines() or [describe_exit(done.returncode)])[-1]
+    words = (done.complaint.strip().splitlines() or [describe_exit(done.code)])[-1]
     if "No module named" in words and settings.python is not None:
         raise UsageError(f"--env.python: {words}. Run: {python} -m pip install proctor")
     raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from typing import Literal, NamedTuple
 
 from proctor.config.interpreter import describe_exit, package_environment
 from proctor.errors import NoPicturesError
+from proctor.machine.programs import ask_program
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
@@ -110,27 +110,19 @@ def try_backend(backend: str, python: str | None = None) -> Trial:
     """Draw a frame with a backend, in a process of its own."""
     command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.gl"]
     env = {**os.environ, **package_environment(), **gl_environment(backend)}
-    try:
-        done = subprocess.run(
-            command,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TRIAL_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
+    answer = ask_program(command, seconds=_TRIAL_SECONDS, env=env)
+    if answer.late:
         return Trial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
-    if done.returncode == 0:
+    if answer.may_be_well:
         try:
-            name, milliseconds = json.loads(done.stdout.splitlines()[-1])  # drivers may chatter before it
+            name, milliseconds = json.loads(answer.output.splitlines()[-1])  # drivers may chatter before it
         except (IndexError, ValueError):
             return Trial(backend, complaint="ended without an answer")
         return Trial(backend, name, milliseconds)
-    lines = done.stderr.strip().splitlines()
+    lines = answer.complaint.strip().splitlines()
     # Who was killed has not said why; its last words are about something else.
-    return Trial(backend, complaint=lines[-1] if lines and done.returncode > 0 else describe_exit(done.returncode))
+    spoke = lines and answer.code is not None and answer.code > 0
+    return Trial(backend, complaint=lines[-1] if spoke else describe_exit(answer.code))
 
 
 def main() -> None:

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.config.load import settings_from_flags
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM
+from proctor.machine.programs import Interrupted
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice

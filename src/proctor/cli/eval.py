@@ -15,7 +15,15 @@ from proctor.config.load import settings_from_flags
 from proctor.engine.child import be_steady
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Watcher
-from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, BenchmarkError, PolicyError
+from proctor.errors import (
+    EXIT_EPISODE_ERRORS,
+    EXIT_OK,
+    EXIT_SIGINT,
+    EXIT_SIGTERM,
+    BenchmarkError,
+    PolicyError,
+    RunGoneError,
+)
 from proctor.report.console import PatientConsole
 from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
@@ -78,7 +86,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
             errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
         elif isinstance(evaluation.error, BenchmarkError):
             errors.print("Other settings make another run, which needs a new --output_dir.")
-        else:
+        elif not isinstance(evaluation.error, RunGoneError):
             errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
         return evaluation.error.exit_status
     if evaluation.stopped_by is not None:

@@ -11,6 +11,7 @@ from rich.text import Text
 import proctor
 from proctor.config.registry import load_object
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
+from proctor.machine.processes import hear_of_children
 from proctor.report.console import PatientConsole
 
 # Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
@@ -45,6 +46,7 @@ _MOST_SAID = 8_000
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    hear_of_children()
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()

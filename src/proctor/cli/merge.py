@@ -78,6 +78,9 @@ def _conclude(merged: Merged, errors: Console) -> int:
         errors.print(
             Text(f"{count(total, 'episode')} missing: {'; '.join(gaps[:_MOST_TASKS])}{more}"), soft_wrap=True
         )
+        ending = merged.evaluation.info["run"]["ending"]
+        if ending is not None:
+            errors.print(Text(f"Why, as the last of them tells: {ending}"), soft_wrap=True)
         errors.print(Text(f"To run them: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS
     if any(record.status == "error" for record in merged.evaluation.records):

@@ -25,10 +25,11 @@ from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
+from proctor.machine.programs import Interrupted
 from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.run_directory import RunDirectory

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from proctor.errors import RunLockedError
+from proctor.errors import UsageError
 from proctor.store.lock import RunLock
 from proctor.store.run_directory import RunDirectory
 
@@ -70,5 +70,5 @@ def _clear_if_dead(path: Path) -> None:
             NodeFolder(path).clear()
             if old:
                 shutil.rmtree(path)
-    except (RunLockedError, OSError):
-        pass  # somebody's, or no folder
+    except (UsageError, OSError):
+        pass  # somebody's, no folder, or no locks here

@@ -138,6 +138,7 @@ class HandOut:
         if not force and moment - self._shown < TICK:
             return
         self._shown = moment
+        self._ledger.check()
         if self._tally.build_seconds:
             self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
         steps = self._steps_of_the_gone + sum(member.steps for member in members)

@@ -19,10 +19,11 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.events import Progress, Watcher
 from proctor.engine.feed import Feed
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError
+from proctor.machine.programs import Interrupted
 from proctor.store.identity import Identity
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.videos import video_place
@@ -140,6 +141,9 @@ class _Post:
         """Send results, with their videos."""
         results = [Result(record, self._video(record)) for record in records]
         self._mailbox.results(results, list(attempts), list(running))
+
+    def check(self) -> None:
+        """Nothing is kept here that could be lost."""
 
     def _video(self, record: EpisodeRecord) -> bytes | None:
         if record.video_path is None:

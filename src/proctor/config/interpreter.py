@@ -29,14 +29,16 @@ def other_version(asked: str) -> str | None:
     )
 
 
-def describe_exit(code: int) -> str:
-    """Say in words how a process ended.
+def describe_exit(code: int | None) -> str:
+    """Say in words how a process ended; `None` is an exit code that nobody can know.
 
     >>> describe_exit(-9)
     'was killed by SIGKILL (out of memory, or by hand)'
     >>> describe_exit(1)
     'exited with status 1'
     """
+    if code is None:
+        return "ended, how is unknown (the process that runs the evaluation ignores SIGCHLD)"
     if code >= 0:
         return f"exited with status {code}"
     try:

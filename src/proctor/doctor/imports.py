@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 
 from proctor.benchmarks.gl import NO_GL
 from proctor.config.interpreter import describe_exit, package_environment
+from proctor.machine.programs import ask_program
 
 _SECONDS = 60.0
 
@@ -36,19 +36,10 @@ def _run(modules: Sequence[str], seconds: float) -> tuple[dict[str, str], str]:
     """Return the answers that came, and how the process ended."""
     command = [sys.executable, "-P", "-m", "proctor.doctor.imports", *modules]
     env = {**os.environ, **package_environment(), **NO_GL}
-    try:
-        done = subprocess.run(
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
-        )
-        output, ending = done.stdout, f"its import {describe_exit(done.returncode)}"
-    except subprocess.TimeoutExpired as error:
-        output, ending = error.stdout or b"", f"its import did not end within {seconds:.0f} s"
-    return dict(json.loads(line) for line in output.splitlines()), ending
+    done = ask_program(command, seconds=seconds, env=env)
+    late = f"did not end within {seconds:.0f} s"
+    ending = f"its import {late if done.late else describe_exit(done.code)}"
+    return dict(json.loads(line) for line in done.output.splitlines()), ending
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ alike. A child dies with the coordinator, however that ends: the kernel sends it
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import signal
@@ -21,10 +20,10 @@ from proctor import __version__
 from proctor.config.interpreter import other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
+from proctor.engine.strays import STRAYS, marked
 from proctor.engine.waiting import wait_readable
+from proctor.machine.processes import end_with_parent, exit_code, hear_of_children, kill_group
 from proctor.machine.versions import HASH_SEED
-
-_PR_SET_PDEATHSIG = 1
 
 _LAST_WORDS = 0.2
 """Seconds that a hung child gets to say where it hangs."""
@@ -61,6 +60,8 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = log.stat().st_size if log.exists() else 0
         self.channel, theirs = Channel.pair()
+        self._mark = STRAYS.admit()
+        self._code: int | None = None
         try:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
@@ -70,11 +71,15 @@ class Child:
                     stdout=output,
                     stderr=output,
                     pass_fds=[theirs.fileno()],
-                    env={**os.environ, **package_environment(), **STEADY, **env},
+                    env={**os.environ, **package_environment(), **STEADY, **marked(self._mark), **env},
                     # Its own group: Ctrl-C on the terminal reaches the coordinator alone, and a kill reaches
                     # whatever a simulator may have started.
                     process_group=0,
                 )
+        except BaseException:
+            STRAYS.dismiss(self._mark)
+            self.channel.close()
+            raise
         finally:
             theirs.close()
         self.pidfd = os.pidfd_open(self.process.pid)
@@ -92,9 +97,9 @@ class Child:
             )
 
     def kill(self) -> None:
-        """End the child and whatever it started, now."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """End the child and its process group, now; what has left the group ends when the child is reaped."""
+        if self.pidfd >= 0:
+            kill_group(self.process, self.pidfd)
 
     def abort(self) -> None:
         """End a child that hangs, and let it first write to its log where each of its threads is."""
@@ -108,19 +113,20 @@ class Child:
         with contextlib.suppress(ChannelClosed):
             self.channel.send({"type": "stop"})
 
-    def reap(self, patience: float = 0.0) -> int:
-        """Wait for the end, killing the child after `patience` seconds; returns its exit code."""
+    def reap(self, patience: float = 0.0) -> int | None:
+        """Wait for the end, killing the child after `patience` seconds; returns its exit code, if it is known."""
         if self.pidfd < 0:
-            return self.process.returncode
+            return self._code
         wait_readable([self.pidfd], patience)
         # Even if it ended by itself: it is still a zombie, so its number is nobody else's, and whatever it
         # started ends with it.
         self.kill()
-        code = self.process.wait()
+        self._code = exit_code(self.process)
         self.channel.close()
         os.close(self.pidfd)
         self.pidfd = -1
-        return code
+        STRAYS.dismiss(self._mark)
+        return self._code
 
     def last_words(self) -> str:
         """Return the line of what the child printed that best says why it ended, or nothing."""
@@ -142,14 +148,10 @@ def be_steady() -> None:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **STEADY})
 
 
-def end_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends, however it ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main() -> None:
     """Be the child: die with the parent, learn the role, run it."""
     end_with_parent()
+    hear_of_children()  # a simulator's own
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
     faulthandler.enable()
     channel = Channel(_socket(int(sys.argv[1])))

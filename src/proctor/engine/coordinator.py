@@ -32,6 +32,8 @@ from proctor.store.records import Attempt, EpisodeRecord, Running
 
 TICK = 0.25
 POLITE_SECONDS = 3.0
+CHECK_SECONDS = 1.0
+"""How often it is made sure that the run directory is still there."""
 HOPELESS = 12
 """Failed attempts, at least, after which a run that has not ended a single episode may be given up."""
 
@@ -67,7 +69,7 @@ class Coordinator:
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
         self._cores_of_the_gone = 0.0
-        self._looked = 0.0
+        self._looked = self._checked = 0.0
         self._longest_failure = 0.0
         self._selector = selectors.DefaultSelector()
 
@@ -376,6 +378,9 @@ class Coordinator:
         for host in self._hosts:
             asked = any(worker.host is host and worker.asks for worker in self._workers.values())
             host.kill_if_hung(self._job.limits, asked)
+        if moment - self._checked > CHECK_SECONDS:
+            self._checked = moment
+            self._ledger.check()
         self._show()
 
     def _is_over(self) -> bool:

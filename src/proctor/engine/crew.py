@@ -87,7 +87,7 @@ class Worker:
             "worker",
             asdict(boot),
             # A worker without a host rings nobody; its own bell stands in.
-            [*self.slot.descriptors, self.slot.bell if host is None else host.bell],
+            [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
             log=recipe.logs / f"worker-{number}.log",
             env=dict(recipe.environment),
             python=recipe.python,

@@ -15,13 +15,14 @@ from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.events import RunStart, Watcher
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Results
@@ -120,7 +121,7 @@ class Evaluator:
             try:
                 settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
-                return Evaluation(self._directory, self._plan, Results(self._site.tasks, []), {}, interrupts.first)
+                return self._nothing(stopped_by=interrupts.first)
             try:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
@@ -138,9 +139,17 @@ class Evaluator:
                 self._site.abandon()
                 raise
             ending = self._execute(table, interrupts)
+            try:
+                table.check()  # whatever else ended the run, this matters more
+            except StoreError as gone:
+                return self._nothing(gone)
             stop = self._rules.decide(table.records()) if self._rules is not None else None
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
             return self._conclude(table, session, ending, interrupts)
+
+    def _nothing(self, error: ProctorError | None = None, stopped_by: signal.Signals | None = None) -> Evaluation:
+        """Return what an evaluation came to of which nothing is stored."""
+        return Evaluation(self._directory, self._plan, Results(self._site.tasks, []), {}, stopped_by, error)
 
     def _announce(self, table: EpisodeTable, settled: Settled, staff: Staff) -> None:
         start = RunStart(
@@ -179,7 +188,7 @@ class Evaluator:
         results = Results(self._site.tasks, [])
         info: dict[str, Any] = {}
         try:
-            table.end_session(session, ending.startup)
+            table.end_session(session, ending.startup, ending.words)
             results, info = write_result(self._directory, table, self._site.tasks, self._plan)
             self._directory.remove_leftovers()
             if self._settings.eval.recording:

@@ -8,8 +8,6 @@ weights; one lane at a time collects, the others compute.
 from __future__ import annotations
 
 import mmap
-import os
-import select
 import threading
 import traceback
 from collections import deque
@@ -22,11 +20,12 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.config.registry import load_object
+from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip, policy_fault
 from proctor.engine.patience import Patience
 from proctor.engine.proof import PolicyProof
 from proctor.engine.seat import Seat, answer
-from proctor.engine.transport import Phase, PhaseCell, Slot, now, ring
+from proctor.engine.transport import Phase, PhaseCell, Slot, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError, describe
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
@@ -52,7 +51,7 @@ class PolicyServer:
     Args:
         policy: the policy.
         action_size: numbers in one action of the benchmark.
-        bell: the eventfd that workers ring.
+        bell: what workers ring.
         generation: which incarnation of the host this is; requests to an earlier one are not for us.
         blame: called once with the error if the policy fails; the server stops then.
         cells: where each lane notes its phase, for the watchdog.
@@ -63,7 +62,7 @@ class PolicyServer:
         self,
         policy: Policy,
         action_size: int,
-        bell: int,
+        bell: Bell,
         generation: int,
         blame: Callable[[RunError], None],
         cells: list[PhaseCell] | None = None,
@@ -95,17 +94,17 @@ class PolicyServer:
     def attach(self, number: int, slot: Slot) -> None:
         """Serve another worker's slot from now on."""
         self._news.append((number, slot))
-        ring(self._bell)
+        self._bell.ring()
 
     def detach(self, number: int) -> None:
         """Forget a worker that is gone, with its episode's memory."""
         self._news.append((number, None))
-        ring(self._bell)
+        self._bell.ring()
 
     def stop(self, patience: float) -> None:
         """End the lanes. A call of the policy in flight is waited for, but not for ever: it may hang."""
         self._stopped = True
-        ring(self._bell)
+        self._bell.ring()
         deadline = now() + patience
         for lane in self._lanes:
             lane.join(max(0.0, deadline - now()))
@@ -144,8 +143,8 @@ class PolicyServer:
                 cell.write(Phase.IDLE, end)
             if self._batch > 1:
                 self._patience.passed(start, end)
-                ring(self._bell)  # another lane may hold a batch back until now
-        ring(self._bell)  # pass the end on to the next lane
+                self._bell.ring()  # another lane may hold a batch back until now
+        self._bell.ring()  # pass the end on to the next lane
 
     def _collect(self) -> list[_Client]:
         """Return up to a batch of those that wait for an answer, first come first served.
@@ -154,15 +153,14 @@ class PolicyServer:
         until it is full or that lane is done; `Patience` says whether longer.
         """
         if not self._waiting:
-            os.eventfd_read(self._bell)
+            self._bell.wait()
         self._gather()
         while self._waiting and len(self._waiting) < self._batch and not self._stopped:
             others = sum(not client.taken for client in self._clients.values())
             hold = self._patience.hold(len(self._waiting), others, self._oldest, now())
             if not self._computing and not hold:
                 break
-            if select.select([self._bell], [], [], None if self._computing else hold)[0]:
-                os.eventfd_read(self._bell)
+            if self._bell.wait(None if self._computing else hold):
                 self._gather()
         taken = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
         self._questions += len(taken)
@@ -222,7 +220,7 @@ class PolicyServer:
         reply()
         client.taken = False
         if client.slot.asked():
-            ring(self._bell)  # it asked again already, when nobody would take it
+            self._bell.ring()  # it asked again already, when nobody would take it
 
 
 def _host_fault(error: BaseException) -> PolicyError:
@@ -233,7 +231,7 @@ def _host_fault(error: BaseException) -> PolicyError:
 
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop."""
-    bell, memory = descriptors
+    bell, memory = Bell(descriptors[0]), descriptors[1]
     shared = mmap.mmap(memory, HOST_MEMORY)
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())

@@ -12,14 +12,16 @@ from typing import Any
 
 from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
+from proctor.engine.bell import Bell
 from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, as_error
 from proctor.engine.transport import Phase, PhaseCell, Slot, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
 
 
@@ -40,7 +42,7 @@ class HostRecipe:
 class HostProcess:
     """A policy host in a process of its own."""
 
-    def __init__(self, recipe: HostRecipe, bell: int, generation: int) -> None:
+    def __init__(self, recipe: HostRecipe, bell: Bell, generation: int) -> None:
         self.recipe, self.bell, self.generation = recipe, bell, generation
         self.startup = 0.0
         self.cost: Cost | None = None
@@ -61,7 +63,7 @@ class HostProcess:
             "expected": recipe.expected,
             "spawned": now(),
         }
-        self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
+        self.child = Child("host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python)
         os.close(memory)
 
     def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
@@ -192,7 +194,7 @@ class HostThread:
     startup = 0.0
     child = None
 
-    def __init__(self, policy: Policy, action_size: int, bell: int, blame: Callable[[RunError], None]) -> None:
+    def __init__(self, policy: Policy, action_size: int, bell: Bell, blame: Callable[[RunError], None]) -> None:
         self.bell = bell
         cells = [PhaseCell(mmap.mmap(-1, CELL_BYTES))]
         self._watch, self._blame = LaneWatch(cells), blame

@@ -14,7 +14,7 @@ from dataclasses import replace
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.engine.events import Watcher
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
@@ -24,6 +24,7 @@ from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError, name_error
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import Attempt, EpisodeRecord, Running

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-
-class Interrupted(Exception):
-    """The user asked to stop, and what was under way comes to nothing."""
+from proctor.engine.bell import Bell
+from proctor.machine.programs import STOP_SIGNALS, Interrupted
 
 
 class Interrupts:
@@ -26,37 +24,36 @@ class Interrupts:
         self.first: signal.Signals | None = None
         self.satisfied = False
         self._abrupt = False
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._bell = Bell()
         self._before: dict[signal.Signals, Any] = {}
+        self._others: Any = None
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
+        self._others = STOP_SIGNALS.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        STOP_SIGNALS.reset(self._others)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        ends, (self._read, self._write) = (self._read, self._write), (-1, -1)
-        for end in ends:  # their numbers may soon be another file's, and a late thread may still wake us
-            os.close(end)
+        self._bell.close()
 
     def fileno(self) -> int:
         """Return the descriptor that tells of a signal."""
-        return self._read
+        return self._bell.fileno()
 
     def drain(self) -> None:
         """Make `fileno` quiet again."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 64)
+        self._bell.wait(0)
 
     def wake(self) -> None:
         """Make `fileno` readable; any thread may call it, even when all is over."""
-        with contextlib.suppress(OSError):
-            os.write(self._write, b".")
+        self._bell.ring()
 
     @contextlib.contextmanager
     def abruptly(self) -> Iterator[None]:

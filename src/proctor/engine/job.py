@@ -33,6 +33,9 @@ class Ledger(Protocol):
     ) -> None:
         """Keep results for good, and which episodes are in flight at this moment."""
 
+    def check(self) -> None:
+        """Raise `RunGoneError` if what would be kept now is lost. Cheap: it is asked every second."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -60,6 +63,13 @@ class Ending:
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
     startup: float = 0.0
+
+    @property
+    def words(self) -> str | None:
+        """Why it ended before its plan did, for those who were not there; `None` if it did not."""
+        if self.error is not None:
+            return str(self.error)
+        return f"it was stopped by {self.stopped_by.name}" if self.stopped_by is not None else None
 
 
 def stored_path(video: Path | None) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import Settings
+from proctor.engine.bell import Bell
 from proctor.engine.coordinator import Coordinator
 from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
@@ -50,7 +51,7 @@ class ThisMachine:
         self._ready: Ready
         self._served: Served
         self._job: Job
-        self._bell: int | None = None
+        self._bell: Bell | None = None
 
     @property
     def tasks(self) -> Sequence[Task]:

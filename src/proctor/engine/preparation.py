@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
 from proctor.config.wire import to_plain
+from proctor.engine.bell import Bell
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.hosts import HostProcess, HostRecipe
 from proctor.engine.interrupts import Interrupts
@@ -293,8 +293,8 @@ class Preparation:
         return NO_GL if renderer is None else renderer.env
 
 
-def new_bell(stack: ExitStack) -> int:
-    """Return an eventfd that lives as long as `stack`."""
-    bell = os.eventfd(0, os.EFD_CLOEXEC)
-    stack.callback(os.close, bell)
+def new_bell(stack: ExitStack) -> Bell:
+    """Return a bell that is closed with `stack`."""
+    bell = Bell()
+    stack.callback(bell.close)
     return bell

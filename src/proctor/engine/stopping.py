@@ -232,6 +232,10 @@ class RuledLedger:
             if self._rules.stop is not None:
                 self._interrupts.enough()
 
+    def check(self) -> None:
+        """Ask the ledger behind it."""
+        self._ledger.check()
+
 
 def rules_for(settings: Settings, plan: Sequence[Episode]) -> StopRules | None:
     """Return the rules of a run, if it has any. Raises `UsageError` if its rival cannot be compared with it."""

@@ -15,6 +15,7 @@ import math
 import mmap
 import os
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from enum import IntEnum
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Observation
+from proctor.engine.bell import Bell
 from proctor.errors import PolicyLostError, SimulatorError
 
 REQUEST_BYTES = 256 << 20
@@ -56,6 +58,8 @@ class Phase(IntEnum):
 
 
 HOST_DIED = "the policy's host died"
+NOBODY = -1
+"""The generation of a host that a closed slot's request is meant for: there is none such."""
 
 
 class State(IntEnum):
@@ -203,10 +207,19 @@ class Region:
 
 
 class Slot:
-    """One worker's shared memory and bell; both ends use this class."""
+    """One worker's shared memory and bell; both ends use this class.
 
-    def __init__(self, memory: int, bell: int) -> None:
-        self.memory_fd, self.bell = memory, bell
+    A lane of a live policy may still be answering here when the run is over and the slot is closed: what it writes
+    then goes nowhere, because the host's end asks first, under a lock, whether the slot is still open.
+
+    Args:
+        memory: the descriptor of its memory file, owned from now on.
+        bell: the descriptor of its eventfd, owned from now on; a new one if there is none.
+    """
+
+    def __init__(self, memory: int, bell: int | None = None) -> None:
+        self.memory_fd, self.bell = memory, Bell(bell)
+        self._lock = threading.Lock()
         self._map = mmap.mmap(memory, _SLOT_BYTES)
         self._request = Region(self._map, _PAGE, REQUEST_BYTES)
         self._response = Region(self._map, _PAGE + REQUEST_BYTES, RESPONSE_BYTES)
@@ -217,21 +230,23 @@ class Slot:
     @classmethod
     def create(cls) -> Slot:
         """Make a new slot; its descriptors are passed to the worker and to the host."""
-        return cls(new_memory("proctor-slot", _SLOT_BYTES), os.eventfd(0, os.EFD_CLOEXEC))
+        return cls(new_memory("proctor-slot", _SLOT_BYTES))
 
     @property
     def descriptors(self) -> list[int]:
         """What the other ends need to open the same slot."""
-        return [self.memory_fd, self.bell]
+        return [self.memory_fd, self.bell.fileno()]
 
     def close(self) -> None:
-        """Free this process's end. Only when no lane can be answering here; else the last reference frees it."""
-        if not self._map.closed:
+        """Free this process's end, once."""
+        with self._lock:
+            if self._map.closed:
+                return
             for part in (self._request, self._response, self.phase, self._steps, self._draws, self._episode):
                 part.release()
             self._map.close()
             os.close(self.memory_fd)
-            os.close(self.bell)
+            self.bell.close()
 
     __del__ = close
 
@@ -243,7 +258,7 @@ class Slot:
     def announce(self, generation: int) -> None:
         """Tell the worker that another host serves from now on, and wake it if it waits."""
         _U32.pack_into(self._map, _GENERATION, generation)
-        ring(self.bell)
+        self.bell.ring()
 
     def count(self, steps: int, draws: int) -> None:
         """Note the worker's totals, for the live display."""
@@ -265,7 +280,7 @@ class Slot:
 
     # The worker's end.
 
-    def ask(self, header: bytes, window: Sequence[Observation], host_bell: int, generation: int) -> Array:
+    def ask(self, header: bytes, window: Sequence[Observation], host_bell: Bell, generation: int) -> Array:
         """Send a window to the host and wait for the chunk.
 
         Raises:
@@ -276,9 +291,9 @@ class Slot:
         self._request.write(header, window)
         _U32.pack_into(self._map, _ASKED_OF, generation)
         _U32.pack_into(self._map, _STATE, State.ASKED)
-        ring(host_bell)
+        host_bell.ring()
         while True:
-            os.eventfd_read(self.bell)
+            self.bell.wait()
             if self.generation != generation:
                 _U32.pack_into(self._map, _STATE, State.FREE)
                 raise PolicyLostError(HOST_DIED)
@@ -300,28 +315,30 @@ class Slot:
 
     def asked(self) -> bool:
         """Whether a request waits."""
-        return bool(_U32.unpack_from(self._map, _STATE)[0] == State.ASKED)
+        with self._lock:
+            return not self._map.closed and bool(_U32.unpack_from(self._map, _STATE)[0] == State.ASKED)
 
     def request(self) -> tuple[int, bytes, list[Observation]]:
         """Return the waiting request: the host's generation it is meant for, its header and its window."""
-        return (int(_U32.unpack_from(self._map, _ASKED_OF)[0]), *self._request.read())
+        with self._lock:
+            if self._map.closed:
+                return NOBODY, b"", []
+            return (int(_U32.unpack_from(self._map, _ASKED_OF)[0]), *self._request.read())
 
     def answer(self, chunk: Array) -> None:
         """Give the chunk to the worker."""
-        self._response.write(b"", [{"chunk": chunk}])
-        _U32.pack_into(self._map, _STATE, State.ANSWERED)
-        ring(self.bell)
+        self._reply(State.ANSWERED, b"", [{"chunk": chunk}])
 
     def lose(self, reason: str) -> None:
         """Tell the worker that its episode has to start again, and why."""
-        self._response.write(reason.encode()[:4096], [])
-        _U32.pack_into(self._map, _STATE, State.LOST)
-        ring(self.bell)
+        self._reply(State.LOST, reason.encode()[:4096], [])
 
-
-def ring(bell: int) -> None:
-    """Wake whoever waits at an eventfd."""
-    os.eventfd_write(bell, 1)
+    def _reply(self, state: State, header: bytes, answers: Sequence[Observation]) -> None:
+        with self._lock:
+            if not self._map.closed:
+                self._response.write(header, answers)
+                _U32.pack_into(self._map, _STATE, state)
+                self.bell.ring()
 
 
 def now() -> float:

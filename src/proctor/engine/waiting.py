@@ -14,10 +14,10 @@ class Readable(Protocol):
         """Return it."""
 
 
-def wait_readable(sources: Sequence[Readable | int], seconds: float) -> list[Readable | int]:
-    """Return those that can be read, or nothing when the time is over."""
+def wait_readable(sources: Sequence[Readable | int], seconds: float | None = None) -> list[Readable | int]:
+    """Return those that can be read, or nothing when the time is over, if there is a limit."""
     poll = select.poll()
     numbers = {source if isinstance(source, int) else source.fileno(): source for source in sources}
     for number in numbers:
         poll.register(number, select.POLLIN)
-    return [numbers[number] for number, _ in poll.poll(1000 * seconds)]
+    return [numbers[number] for number, _ in poll.poll(None if seconds is None else 1000 * seconds)]

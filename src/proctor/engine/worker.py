@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
 from proctor.config.registry import load_object
+from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, Message, clip, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof, PolicyProof
@@ -52,7 +53,7 @@ class RemoteActor:
 
     phase = Phase.WAIT
 
-    def __init__(self, slot: Slot, host_bell: int) -> None:
+    def __init__(self, slot: Slot, host_bell: Bell) -> None:
         self._slot, self._host_bell = slot, host_bell
         self._first = b""
         self._generation = 0
@@ -122,7 +123,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     view = View.of(policy_spec, spec)
     try:
         prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
-        actor = _actor(settings, spec, slot, host_bell, meter)
+        actor = _actor(settings, spec, slot, Bell(host_bell), meter)
     except RunError as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
         channel.send(policy_fault(error))
@@ -165,7 +166,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: int, meter: Meter) -> Actor:
+def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: Bell, meter: Meter) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     meter.enter(Phase.LOAD)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from proctor.machine.programs import ask_program
 
 _SECONDS = 20
 _FIELDS = "index,uuid,name,memory.total,memory.used,driver_version"
@@ -66,17 +67,12 @@ def _chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
 
 def _query(what: str) -> list[list[str]]:
     try:
-        output = subprocess.run(
-            ["nvidia-smi", what, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        told = ask_program(["nvidia-smi", what, "--format=csv,noheader,nounits"], seconds=_SECONDS)
+    except OSError:
         return []
-    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()]
+    if not told.may_be_well:
+        return []
+    return [[cell.strip() for cell in line.split(",")] for line in told.output.splitlines() if line.strip()]
 
 
 def _gpu(row: list[str]) -> Gpu:

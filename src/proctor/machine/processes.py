@@ -1,12 +1,55 @@
-"""What a process has taken so far."""
+"""Other processes: how they end with this one, how they ended, and what they have taken."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends, however it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def hear_of_children() -> None:
+    """Let this process learn how its children end.
+
+    Whoever starts a program with SIGCHLD ignored (`trap '' CHLD`, or a service manager) hands that down, and the
+    kernel then keeps no exit status: a crash would look like a success.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def kill_group(process: subprocess.Popen[Any], pidfd: int) -> None:
+    """Kill a process that leads a group, and the group. Its number is its own until `exit_code` is called."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        # Where SIGCHLD is ignored no zombie keeps the number; a pidfd is never somebody else's, and says so first.
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def exit_code(process: subprocess.Popen[Any]) -> int | None:
+    """Wait for a process's end and return its exit code, or `None` where nobody can know it any more.
+
+    That is so in a caller's process that ignores SIGCHLD or collects all children itself. `Popen.wait` says 0.
+    """
+    known = True
+    if process.returncode is None:
+        try:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            known = False
+    code = process.wait()
+    return code if known else None
 
 
 def open_file_limit() -> int:

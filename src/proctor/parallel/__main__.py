@@ -10,8 +10,8 @@ import signal
 import sys
 from types import FrameType
 
-from proctor.engine.child import end_with_parent
 from proctor.errors import EXIT_SIGINT
+from proctor.machine.processes import end_with_parent
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from proctor import errors
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
+from proctor.engine.waiting import wait_readable
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -28,6 +28,7 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
+from proctor.machine.processes import exit_code, kill_group
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
@@ -127,14 +128,13 @@ class ShardProcess:
 
     def kill(self) -> None:
         """End it now; its workers and its policy end with it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        kill_group(self.process, self.pidfd)
 
-    def reap(self) -> int:
-        """Wait for its end and return its exit code."""
-        select.select([self.pidfd], [], [])
+    def reap(self) -> int | None:
+        """Wait for its end and return its exit code, if that can be known."""
+        wait_readable([self.pidfd])
         self.kill()  # what it started itself; it is still a zombie, so its number is nobody else's
-        code = self.process.wait()
+        code = exit_code(self.process)
         os.close(self.pipe)
         os.close(self.pidfd)
         return code
@@ -144,7 +144,7 @@ class ShardProcess:
         """Whether it told of an error of its own."""
         return self.result is not None and self.result["error"] is not None
 
-    def describe_end(self, code: int) -> str:
+    def describe_end(self, code: int | None) -> str:
         """Say in words how it ended, as in "the shard ..."."""
         words = self.last_words()
         if self.complained:
@@ -167,7 +167,7 @@ class ShardProcess:
             self.recipe.log.unlink(missing_ok=True)
 
 
-def judge(code: int, result: Event | None) -> tuple[Outcome, type[ProctorError]]:
+def judge(code: int | None, result: Event | None) -> tuple[Outcome, type[ProctorError]]:
     """Return what a shard's end means, and the kind of error that it is.
 
     >>> judge(0, {"status": 0, "error": None})[0]
@@ -177,6 +177,8 @@ def judge(code: int, result: Event | None) -> tuple[Outcome, type[ProctorError]]
     >>> judge(1, {"status": 1, "error": {"kind": "PolicyError", "message": "the policy raised"}})[0]
     'hopeless'
     """
+    if code is None and result is not None:
+        code = result["status"]  # its own word for it
     if code in (EXIT_OK, EXIT_EPISODE_ERRORS):
         return "done", RunError
     if code == EXIT_USAGE:

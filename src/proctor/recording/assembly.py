@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.errors import StoreError, UsageError
+from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
 from proctor.recording.sources import DATASET, PIECES, Digests, Kind, Recorded, Source
 from proctor.store.records import EpisodeRecord
@@ -36,8 +36,8 @@ def check_can_record(env_python: str | None) -> None:
     if not can_record():
         raise UsageError(f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {INSTALL}")
     if env_python is not None:
-        asked = subprocess.run([env_python, "-c", "import av"], capture_output=True, timeout=300)
-        if asked.returncode:
+        asked = ask_program([env_python, "-c", "import av"], seconds=300)
+        if not asked.may_be_well:
             raise UsageError(f"--eval.recording needs av in --env.python too. Run: {env_python} -m pip install av")
 
 

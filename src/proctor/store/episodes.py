@@ -16,7 +16,7 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
 from proctor.store.checksums import ChecksumTables, Row, damaged, reading, writing
-from proctor.store.filesystem import is_network
+from proctor.store.filesystem import HeldFile, is_network
 from proctor.store.meta import fault_in
 from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
@@ -31,6 +31,18 @@ class Session(NamedTuple):
     ended_at: float
     workers: int
     startup: float
+    ending: str | None = None
+    """Why it ended before the plan did; `None` if it did not."""
+
+
+NO_END = "the process that ran it was killed, or still runs"
+"""The ending of a session that has noted none."""
+
+
+def why_incomplete(sessions: Sequence[Session]) -> str | None:
+    """Return why a run that is not complete went no further, as its sessions tell."""
+    told = [session for session in sessions if session.ending is not None]
+    return max(told, key=attrgetter("started_at")).ending if told else None
 
 
 class Ended(NamedTuple):
@@ -53,6 +65,9 @@ class Note(NamedTuple):
 _MOST_BYTES = 16 << 20
 """Of one value in a table."""
 
+_MOST_WORDS = 4000
+"""Of the reason why a session ended."""
+
 _MOST_ROWS = 4 * MOST_EPISODES
 """Of one table: attempts and notes may be more than there are episodes."""
 
@@ -69,6 +84,7 @@ class EpisodeTable:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._file: HeldFile | None = None
         _check_files(path, follow=read_only)
         opening = reading(path) if read_only else writing(path)
         with opening:
@@ -86,6 +102,7 @@ class EpisodeTable:
             self._tables.check_schema()
             if not read_only:
                 self._db.set_progress_handler(None, 0)  # its tables are ours, and it may write for days
+                self._file = HeldFile(path)
         except StoreError:
             self._db.close()
             raise
@@ -162,6 +179,7 @@ class EpisodeTable:
             attempts: tries that came to nothing.
             running: the episodes in flight at this moment, and how far they are.
         """
+        self.check()
         now = time.time()
         with writing(self.path), self._tables.transaction():
             for key, steps in running:
@@ -173,6 +191,11 @@ class EpisodeTable:
                 names = (*EPISODE_KEY, "number", "reason", "worker", "ended_at")
                 values = (*attempt.key, attempt.number, attempt.reason, attempt.worker, now)
                 self._tables.insert("attempts", dict(zip(names, values, strict=True)))
+
+    def check(self) -> None:
+        """Raise `RunGoneError` if the file that is written to no longer lies where it did."""
+        if self._file is not None:
+            self._file.check()
 
     def _keep(self, row: Row) -> None:
         """Take a result. An error may be tried again by a later session; a finished episode stays what it is."""
@@ -247,24 +270,32 @@ class EpisodeTable:
     def begin_session(self, workers: int) -> int:
         """Note that a process starts working on this run; returns the session's id."""
         with writing(self.path), self._tables.transaction():
-            return self._add_session(time.time(), None, workers, 0.0)
+            return self._add_session(time.time(), None, workers, 0.0, None)
 
-    def _add_session(self, started_at: float, ended_at: float | None, workers: int, startup: float) -> int:
+    def _add_session(
+        self, started_at: float, ended_at: float | None, workers: int, startup: float, ending: str | None
+    ) -> int:
         number = 1 + max((row["id"] for row in self._tables.rows("sessions")), default=0)
-        values = (number, started_at, ended_at, workers, startup)
+        values = (number, started_at, ended_at, workers, startup, ending)
         self._tables.insert("sessions", dict(zip(TABLES["sessions"].columns, values, strict=True)))
         return number
 
-    def end_session(self, session: int, startup: float) -> None:
-        """Note the end, and the seconds that its child processes took to start."""
+    def end_session(self, session: int, startup: float, ending: str | None = None) -> None:
+        """Note the end, the seconds that its children took to start, and why it ended before the plan did."""
+        told = None if ending is None else clip(ending, _MOST_WORDS)
         with writing(self.path), self._tables.transaction():
             before = self._tables.find("sessions", (session,))
             if before is not None:
-                self._tables.replace("sessions", before, {**before, "ended_at": time.time(), "startup": startup})
+                self._tables.replace(
+                    "sessions", before, {**before, "ended_at": time.time(), "startup": startup, "ending": told}
+                )
 
     def sessions(self) -> list[Session]:
-        """Return every session. One that was killed counts until the last episode that it finished."""
-        rows = sorted(self._tables.rows("sessions"), key=itemgetter("id"))
+        """Return every session in the order of their beginnings.
+
+        One that was killed counts until the last episode that it finished.
+        """
+        rows = sorted(self._tables.rows("sessions"), key=itemgetter("started_at", "id"))
         killed = any(row["ended_at"] is None for row in rows)
         ends = [ending.ended_at for ending in self.endings()] if killed else []
         found = []
@@ -272,12 +303,13 @@ class EpisodeTable:
             start = row["started_at"]
             following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
             last = max((end for end in ends if start <= end < following), default=start)
-            found.append(Session(start, row["ended_at"] or last, row["workers"], row["startup"]))
+            ending = row["ending"] if row["ended_at"] is not None else NO_END
+            found.append(Session(start, row["ended_at"] or last, row["workers"], row["startup"], ending))
         return found
 
     def wall_and_startup(self) -> tuple[float, float]:
         """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
-        sessions = sorted(self.sessions())
+        sessions = self.sessions()
         wall = reached = 0.0
         for session in sessions:
             wall += max(0.0, session.ended_at - max(reached, session.started_at))

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from proctor.errors import StoreError, UsageError
+from proctor.errors import RunGoneError, StoreError, UsageError
 
 NETWORK_FILE_SYSTEMS = {
     "9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
@@ -57,3 +57,53 @@ def prepare_directory(path: Path, episodes: int) -> None:
             f"{path} has {free / 2**20:.1f} MB free and this run needs about {needed / 2**20:.1f} MB. "
             "Free some space or choose another --output_dir."
         )
+
+
+class HeldFile:
+    """A file that this process holds open and writes to, as long as it lies where it did.
+
+    Whoever deletes or moves a directory does not disturb those who have its files open: they would go on writing
+    into what nobody will find. The file is not opened again to look: closing it would drop SQLite's locks on it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._known = path, _identity(path.stat())
+
+    def check(self) -> None:
+        """Raise `RunGoneError` if it has been deleted, moved away or replaced."""
+        try:
+            there: os.stat_result | None = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            there = None
+        except OSError:
+            return  # a server that does not answer at the moment; who writes is told
+        if there is None or _identity(there) != self._known:
+            self._look_around(there)
+
+    def _look_around(self, there: os.stat_result | None) -> None:
+        directory, now_at = self._path.parent, None
+        for number in Path("/proc/self/fd").iterdir():
+            try:
+                held, name = number.stat(), number.readlink()
+            except OSError:
+                continue
+            if there is not None and os.path.samestat(held, there):
+                self._known = _identity(there)  # some file systems number their files anew
+                return
+            # NFS keeps what is deleted while it is open, under such a name.
+            if _identity(held) == self._known and held.st_nlink and not name.name.startswith(".nfs"):
+                now_at = name
+        if now_at is not None:
+            raise RunGoneError(
+                f"{directory} was moved to {now_at.parent} while this run was writing to it. "
+                f"What had ended by then is there. To go on: proctor eval --resume={now_at.parent}"
+            )
+        how = "deleted" if there is None else "deleted and made anew"
+        raise RunGoneError(
+            f"{directory} was {how} while this run was writing to it: the episodes that had ended are lost. "
+            "The same command starts over."
+        )
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,7 +1,16 @@
-"""One writer per run directory: a lock that the kernel drops with its holder, however that ends."""
+"""One writer per run directory: a lock that the kernel drops with its holder, however that ends.
+
+It is `flock`'s, which belongs to the open file: two runs in one process exclude each other, and whoever else in
+the process opens and closes the file (a viewer does) drops nothing. POSIX record locks would do neither. On NFS
+the kernel makes of it a lock at the server, which other hosts see. The price is that a fork holds the file open,
+and with it the lock, after its parent; so a fork closes it at once. One that Python does not hear of, in a C
+library, cannot be helped: who comes second is told its number.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +22,9 @@ from typing import Any
 
 from proctor.errors import RunLockedError, UsageError
 from proctor.files import NotRegularError, check_regular, open_regular, parse_json, special_file_in
+
+_HELD: dict[int, RunLock] = {}
+"""The locks of this process, by descriptor."""
 
 FOLDERS = ("videos", "dataset", "recording", "logs")
 """What a run directory's writer, and its children, write into."""
@@ -34,13 +46,11 @@ class RunLock:
         self._descriptor = self._open()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = self._holder()
+        except OSError as error:
+            refusal = self._refusal(error)
             os.close(self._descriptor)
-            raise RunLockedError(
-                f"{self._path.parent} is being written by {holder}. "
-                "Wait for it, stop it, or choose another --output_dir."
-            ) from None
+            raise refusal from None
+        _HELD[self._descriptor] = self
         note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
@@ -62,12 +72,42 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if _HELD.pop(self._descriptor, None) is not self:
+            return  # this is a fork: the lock is its parent's
         # The file stays: removing it would let a third process lock a new inode while a second holds the old.
-        os.ftruncate(self._descriptor, 0)
+        with contextlib.suppress(OSError):  # a name that stays is of nobody who lives
+            os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
-    def _holder(self) -> str:
-        return _words(_note(self._descriptor))
+    def _refusal(self, error: OSError) -> UsageError:
+        """Return why there is no lock, in words."""
+        directory = self._path.parent
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            return UsageError(
+                f"{directory} lies on a file system without locks ({error.strerror}): nothing would keep a second "
+                "process from writing there. Use an --output_dir on another disk, and copy the run afterwards."
+            )
+        note = _note(self._descriptor)
+        left = _left_holding(self._descriptor, note)
+        if left:
+            return RunLockedError(
+                f"{directory} is still locked by {left}, which a run that has ended left behind. "
+                "End that process, or choose another --output_dir."
+            )
+        return RunLockedError(
+            f"{directory} is being written by {_words(note)}. "
+            "Wait for it, stop it, or choose another --output_dir."
+        )
+
+
+def _let_go() -> None:
+    """In a fork: close every lock, which the parent keeps."""
+    for descriptor in _HELD:
+        os.close(descriptor)
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def writer_of(directory: Path) -> str | None:
@@ -105,6 +145,19 @@ def _words(note: dict[str, Any] | None) -> str:
         return f"process {note['pid']} on {note['host']} since {note['since']}" if note else "another process"
     except KeyError:
         return "another process"
+
+
+def _left_holding(descriptor: int, note: dict[str, Any] | None) -> str:
+    """Return which process holds the lock's file open in place of one on this host that has ended, if any."""
+    if note is None or note.get("host") != socket.gethostname() or _lives(note.get("pid")):
+        return ""
+    wanted = os.fstat(descriptor)
+    for open_file in Path("/proc").glob("[0-9]*/fd/*"):
+        pid = int(open_file.parts[2])
+        with contextlib.suppress(OSError):
+            if pid != os.getpid() and os.path.samestat(open_file.stat(), wanted):
+                return f"process {pid}"
+    return ""
 
 
 def _lives(pid: object) -> bool:

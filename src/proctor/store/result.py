@@ -8,7 +8,7 @@ from typing import Any
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.results import Results
 from proctor.store.atomic import write_json
-from proctor.store.episodes import EpisodeTable
+from proctor.store.episodes import EpisodeTable, why_incomplete
 from proctor.store.eval_info import build_eval_info
 from proctor.store.identity import Identity
 from proctor.store.run_directory import RunDirectory
@@ -29,6 +29,7 @@ def write_result(
     results = read_results(table, tasks, plan)
     identity: Identity = table.meta("identity")
     wall, startup = table.wall_and_startup()
+    complete = len(results.records) == len(counted(plan, table))
     info = build_eval_info(
         results,
         directory=directory.path,
@@ -36,10 +37,11 @@ def write_result(
         startup_seconds=startup,
         versions=_versions(identity),
         run={
-            "complete": len(results.records) == len(counted(plan, table)),
+            "complete": complete,
             "n_planned": len(plan),
             "n_repeated": sum(episode.repeats for episode in plan),
             "stopped": table.meta("stopped"),
+            "ending": None if complete else why_incomplete(table.sessions()),
             "shard": directory.shard and {"id": directory.shard.number, "of": directory.shard.of},
             "seed": identity["seed"],
             "reproducible": table.meta("reproducible"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proctor.store.checksums import Table
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 EPISODE_KEY = {"task_group": "TEXT NOT NULL", "task_id": "INTEGER NOT NULL", "episode_index": "INTEGER NOT NULL"}
 
@@ -53,6 +53,7 @@ TABLES = {
             "ended_at": "REAL",
             "workers": "INTEGER NOT NULL",
             "startup": "REAL NOT NULL",
+            "ending": "TEXT",
         },
         key=("id",),
     ),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.interpreter import package_environment
+from proctor.machine.processes import exit_code, kill_group
 
 _PIPE_BYTES = 1 << 20
 
@@ -48,6 +49,7 @@ class Reporter:
                 env={**os.environ, **package_environment()},
                 process_group=0,  # Ctrl-C on the terminal is not for it
             )
+        self._pidfd = os.pidfd_open(self._process.pid)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -80,7 +82,7 @@ class Reporter:
         """Wait until it has ended; says whether it has."""
         while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
             self._push()
-            select.select([self._from], [self._to] if self._rest else [], [], min(left, 0.05))
+            self._wait(min(left, 0.05))
             if not self._rest and self._concluding:
                 self._hang_up()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -90,12 +92,20 @@ class Reporter:
     def close(self) -> str | None:
         """End what is left of it; says how it ended, where that was not well."""
         self._hang_up()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # also what it has started
-        code = self._process.wait()
+        kill_group(self._process, self._pidfd)  # also what it has started
+        code = exit_code(self._process)
+        os.close(self._pidfd)
         assert self._process.stdout is not None
         self._process.stdout.close()
-        return None if code in (0, -signal.SIGKILL) else f"its process ended with status {code}"
+        return None if code in (0, None, -signal.SIGKILL) else f"its process ended with status {code}"
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until it says something, or can be told more."""
+        poll = select.poll()
+        poll.register(self._from, select.POLLIN)
+        if self._rest:
+            poll.register(self._to, select.POLLOUT)
+        poll.poll(1000 * seconds)
 
     def _hang_up(self) -> None:
         assert self._process.stdin is not None

@@ -14,11 +14,12 @@ from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import LimitSettings
 from proctor.engine.crew import Worker, WorkerRecipe
 from proctor.engine.hosts import Host, HostProcess
-from proctor.engine.interrupts import Interrupted, Interrupts
+from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
 from proctor.engine.waiting import wait_readable
 from proctor.errors import PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
+from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.store.records import EpisodeRecord
 

@@ -19,7 +19,7 @@ from proctor.report.page.view import moment
 from proctor.report.summary import interval, percent
 from proctor.results import Rates
 from proctor.stats.intervals import Rate, wilson
-from proctor.store.episodes import Ended, EpisodeTable, Session
+from proctor.store.episodes import Ended, EpisodeTable, Session, why_incomplete
 from proctor.store.run_directory import DATABASE, EVAL_INFO
 from proctor.viewer.safety import leads_out
 
@@ -51,6 +51,8 @@ class Summary:
     rate: Rate = _NOTHING
     """Over all started episodes: an estimate as long as some are running."""
     wall: float = 0.0
+    ending: str = ""
+    """Why it went no further, if it is not complete and nobody writes it."""
     rule: str = ""
     """The rule that ended it early."""
     writer: str = ""
@@ -132,7 +134,7 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
         identity, tasks = table.meta("identity"), table.meta("tasks") or []
         per_task, stopped = table.meta("n_episodes") or 0, table.meta("stopped")
-        endings, running, sessions = table.endings(), table.running(), sorted(table.sessions())
+        endings, running, sessions = table.endings(), table.running(), table.sessions()
         wall, _ = table.wall_and_startup()
     settings = read_run_settings(directory)
     known = [Task(**task) for task in tasks]
@@ -161,6 +163,7 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
         errors=sum(ending.status == "error" for ending in ended.values()),
         rate=rates.overall,
         wall=max(wall, time.time() - sessions[-1].started_at) if writer and sessions else wall,
+        ending="" if writer or complete or stopped else clip(why_incomplete(sessions) or "", 500),
         rule=clip(stopped["rule"]) if stopped else "",
         writer=writer,
         speed=_speed(sessions, endings) if writer else 0.0,

@@ -34,22 +34,32 @@
   }
 
   // Videos: nothing is fetched before it is seen, and then the last frame is shown, where a failure shows.
-  const toEnd = (video) => {
-    const seek = () => { video.pause(); video.currentTime = Math.max(0, video.duration - 0.001); };
-    if (video.readyState >= 1) seek();
-    else { video.addEventListener("loadedmetadata", seek, { once: true }); video.preload = "metadata"; video.load(); }
+  const whenItsLengthIsKnown = (video, act) => {
+    if (video.readyState >= 1) { act(); return; }
+    video.addEventListener("loadedmetadata", act, { once: true });
+    video.preload = "metadata";
+    if (video.paused) video.load(); // one that is to play loads already, and would be paused by this
   };
+  const seekEnd = (video) => { video.currentTime = Math.max(0, video.duration - 0.001); };
+  // Asked for by its reader, it stops for it. As a poster it is only for who has not pressed play, by then either.
+  const toEnd = (video) => whenItsLengthIsKnown(video, () => { video.pause(); seekEnd(video); });
+  const showEnd = (video) => { if (video.paused) whenItsLengthIsKnown(video, () => { if (video.paused) seekEnd(video); }); };
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       seen.unobserve(entry.target);
-      if (entry.target.preload === "none") toEnd(entry.target);
+      if (entry.target.preload === "none") showEnd(entry.target);
     }
   }, { rootMargin: "200px" });
   for (const video of all(".gallery video")) {
     seen.observe(video);
-    // Who presses play at the end wants to see it from the start.
-    video.addEventListener("play", () => { if (video.duration - video.currentTime < 0.05) video.currentTime = 0; });
+    // Who presses play at the end, or on the way there, wants to see it from the start. Where the end came before
+    // this event, the browser has paused the video again by now.
+    video.addEventListener("play", () => {
+      if (!(video.ended || video.duration - video.currentTime < 0.05)) return;
+      video.currentTime = 0;
+      if (video.paused) video.play().catch(() => {});
+    });
   }
   for (const button of all(".to-end")) {
     button.hidden = false;

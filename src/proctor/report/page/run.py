@@ -133,7 +133,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Run:
             results=results,
             attempts=table.attempts(),
             notes=table.notes(),
-            sessions=sorted(table.sessions()),
+            sessions=table.sessions(),
             wall=wall,
             startup=startup,
             reproducible=bool(table.meta("reproducible")),

@@ -23,6 +23,7 @@ from proctor.report.page.rates import average_over_tasks
 from proctor.report.page.run import Run
 from proctor.report.summary import describe_stop
 from proctor.results import Result, describe_running
+from proctor.store.episodes import why_incomplete
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE
 
@@ -157,6 +158,9 @@ def _warnings(run: Run, result: Result) -> list[str]:
             f" The curve of steps is over the first {len(run.prefix)} of the plan." if result.rate.running else ""
         )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
+        ending = why_incomplete(run.sessions)
+        if ending is not None:
+            found.append(f"Why it went no further: {ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")

@@ -1,0 +1,98 @@
+"""A bell rings whoever waits, whatever its number and whatever signals come, and nobody once it is closed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proctor.engine.bell import Bell
+
+
+@pytest.fixture
+def bell() -> Iterator[Bell]:
+    bell = Bell()
+    yield bell
+    bell.close()
+
+
+def test_a_ring_is_heard_once_also_if_it_came_first(bell: Bell) -> None:
+    bell.ring()
+    bell.ring()
+    assert bell.wait()
+    assert not bell.wait(0)
+
+
+def test_a_closed_bell_writes_into_no_file_that_has_its_number(tmp_path: Path, bell: Bell) -> None:
+    number = bell.fileno()
+    bell.close()
+    with (tmp_path / "file").open("wb") as file:
+        assert file.fileno() == number  # the lowest that is free
+        bell.ring()
+        assert not bell.wait()
+        bell.close()  # a second time
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_whoever_waits_is_woken_when_it_is_closed_and_only_then_its_number_is_free(bell: Bell) -> None:
+    told: list[bool] = []
+    number = bell.fileno()
+    waiter = threading.Thread(target=lambda: told.append(bell.wait()))
+    waiter.start()
+    while not bell._waiting:
+        pass
+    bell.close()
+    waiter.join()
+    assert told == [False]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+def test_a_signal_does_not_end_the_wait(bell: Bell) -> None:
+    handled = threading.Event()
+
+    def handle(*_: object) -> None:
+        if handled.is_set():
+            bell.ring()
+        handled.set()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        assert bell.wait()  # the first signal rings nothing
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert handled.is_set()
+
+
+def test_a_signal_handler_may_ring_while_its_thread_does(bell: Bell) -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        for _ in range(20_000):
+            bell.ring()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_descriptor_above_1023_is_waited_at() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    try:
+        low = Bell()
+        high = Bell(fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 1100))
+        assert not high.wait(0.001)
+        low.ring()
+        assert high.wait(10)
+        low.close()
+        high.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
