@@ -15,6 +15,9 @@ from made_up_run import MadeUp, make_run
 from proctor.engine.video import VideoSink
 from proctor.report.page.page import write_report
 
+# What was played, and not what is shown at the moment: on a busy machine a short clip is over between two looks.
+PLAYED = "v => v.played.length > 0 && v.played.start(0) < 0.1 && v.played.end(0) > 0.3"
+
 SIZES = {"phone": (360, 740), "wide": (1400, 900)}
 
 
@@ -108,9 +111,7 @@ def test_videos_play_seek_to_their_end_and_start_over(visiting: Any, single: Pat
         )
         assert brightness(first.screenshot()) > 200
         first.evaluate("v => v.play()")
-        page.wait_for_function(
-            "v => !v.paused && v.currentTime > 0.2 && v.currentTime < 1.2", arg=first.element_handle()
-        )
+        page.wait_for_function(PLAYED, arg=first.element_handle())
         page.get_by_role("button", name="to the end").first.click()
         page.wait_for_function("v => v.paused && v.duration - v.currentTime < 0.1", arg=first.element_handle())
         assert first.evaluate("v => v.error") is None
@@ -121,9 +122,6 @@ def test_videos_play_seek_to_their_end_and_start_over(visiting: Any, single: Pat
 def alone(tmp_path_factory: pytest.TempPathFactory, single: Path) -> Path:
     """The same report with its videos inside."""
     return write_report([single.parent], tmp_path_factory.mktemp("alone") / "alone.html", embed_videos=True)
-
-
-PLAYED = "v => !v.paused && v.currentTime > 0.1 && v.currentTime < 1.2"
 
 
 def test_embedded_videos_play_from_a_file_that_lies_alone(visiting: Any, alone: Path) -> None:

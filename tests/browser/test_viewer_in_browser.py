@@ -72,7 +72,7 @@ def test_from_the_list_to_a_run_its_video_and_a_comparison(visiting: Any, addres
         page.locator("#episode-rows .watch").first.click()
         video = page.locator("#player video")
         page.wait_for_function(
-            "v => !v.paused && v.currentTime > 0.2 && v.duration > 1", arg=video.element_handle()
+            "v => v.played.length > 0 && v.played.end(0) > 0.2 && v.duration > 1", arg=video.element_handle()
         )
         page.locator("#player .to-end").click()
         page.wait_for_function("v => v.paused && v.duration - v.currentTime < 0.1", arg=video.element_handle())

@@ -138,7 +138,12 @@ class Evaluator:
             except BaseException:
                 self._site.abandon()
                 raise
-            ending = self._execute(table, interrupts)
+            try:
+                ending = self._execute(table, interrupts)
+            except BaseException as error:  # of which nobody has thought
+                with contextlib.suppress(ProctorError):
+                    table.end_session(session, 0.0, f"{type(error).__name__}: {error}")
+                raise
             try:
                 table.check()  # whatever else ended the run, this matters more
             except StoreError as gone:

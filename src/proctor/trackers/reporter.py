@@ -80,24 +80,32 @@ class Reporter:
 
     def wait(self, deadline: float) -> bool:
         """Wait until it has ended; says whether it has."""
-        while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
+        while not self._ends(0.0) and (left := deadline - time.monotonic()) > 0:
             self._push()
             self._wait(min(left, 0.05))
             if not self._rest and self._concluding:
                 self._hang_up()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(min(left, 0.05))
-        return self._process.poll() is not None
+            self._ends(min(left, 0.05))
+        return self._ends(0.0)
 
     def close(self) -> str | None:
         """End what is left of it; says how it ended, where that was not well."""
+        if self._pidfd < 0:
+            return None
         self._hang_up()
         kill_group(self._process, self._pidfd)  # also what it has started
         code = exit_code(self._process)
         os.close(self._pidfd)
+        self._pidfd = -1
         assert self._process.stdout is not None
         self._process.stdout.close()
         return None if code in (0, None, -signal.SIGKILL) else f"its process ended with status {code}"
+
+    def _ends(self, seconds: float) -> bool:
+        """Whether it ends within so long. It is not collected: its number stays its own until `close`."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
 
     def _wait(self, seconds: float) -> None:
         """Wait until it says something, or can be told more."""
