@@ -6,8 +6,9 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_whoever_waits_is_woken_when_it_is_closed_and_only_then_its_number_is_fr
     number = bell.fileno()
     waiter = threading.Thread(target=lambda: told.append(bell.wait()))
     waiter.start()
-    while not bell._waiting:
+    while not bell._users:
         pass
     bell.close()
     waiter.join()
@@ -96,3 +97,32 @@ def test_a_descriptor_above_1023_is_waited_at() -> None:
         high.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_however_ringing_waiting_and_closing_fall_together_no_other_file_is_touched(tmp_path: Path) -> None:
+    """Threads at random, under a short switch interval, with files that take every number that comes free."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(150):
+            bell = Bell()
+            start = threading.Barrier(5)
+
+            def use(act: Callable[[], object], start: threading.Barrier = start) -> None:
+                start.wait()
+                act()
+
+            acts = [bell.ring, bell.ring, bell.wait, bell.close, bell.close]
+            threads = [threading.Thread(target=use, args=(act,)) for act in acts]
+            for thread in threads:
+                thread.start()
+            files = [(tmp_path / f"{number}").open("wb") for number in range(8)]
+            for thread in threads:
+                thread.join()
+            sizes = [os.fstat(file.fileno()).st_size for file in files]
+            for file in files:
+                file.close()
+            assert sizes == [0] * 8
+            assert bell.fileno() == -1
+    finally:
+        sys.setswitchinterval(before)

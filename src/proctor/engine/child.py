@@ -59,11 +59,31 @@ class Child:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = log.stat().st_size if log.exists() else 0
-        self.channel, theirs = Channel.pair()
-        self._mark = STRAYS.admit()
         self._code: int | None = None
+        self._mark = STRAYS.admit()
         try:
-            with log.open("ab") as output:
+            self._start(env, python)
+            self.pidfd = os.pidfd_open(self.process.pid)
+        except BaseException:
+            STRAYS.dismiss(self._mark)  # ends also one that has started and cannot be watched
+            raise
+        paths = sys.path if python is None else []
+        with contextlib.suppress(ChannelClosed):  # its death is noticed by whoever watches the pidfd
+            self.channel.send(
+                {
+                    "version": __version__,
+                    "role": role,
+                    "boot": boot,
+                    "parent": os.getpid(),
+                    "sys_path": list(paths),
+                },
+                descriptors,
+            )
+
+    def _start(self, env: dict[str, str], python: str | None) -> None:
+        self.channel, theirs = Channel.pair()
+        try:
+            with self.log.open("ab") as output:
                 self.process = subprocess.Popen(
                     # -P: a file in the user's directory must not shadow the standard library.
                     [python or sys.executable, "-P", "-m", "proctor.engine.child", str(theirs.fileno())],
@@ -77,24 +97,10 @@ class Child:
                     process_group=0,
                 )
         except BaseException:
-            STRAYS.dismiss(self._mark)
             self.channel.close()
             raise
         finally:
             theirs.close()
-        self.pidfd = os.pidfd_open(self.process.pid)
-        paths = sys.path if python is None else []
-        with contextlib.suppress(ChannelClosed):  # its death is noticed by whoever watches the pidfd
-            self.channel.send(
-                {
-                    "version": __version__,
-                    "role": role,
-                    "boot": boot,
-                    "parent": os.getpid(),
-                    "sys_path": list(paths),
-                },
-                descriptors,
-            )
 
     def kill(self) -> None:
         """End the child and its process group, now; what has left the group ends when the child is reaped."""

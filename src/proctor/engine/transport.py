@@ -315,8 +315,10 @@ class Slot:
 
     def asked(self) -> bool:
         """Whether a request waits."""
-        with self._lock:
-            return not self._map.closed and bool(_U32.unpack_from(self._map, _STATE)[0] == State.ASKED)
+        try:  # without the lock: it is asked of every slot at every ring, and is over before another thread runs
+            return bool(_U32.unpack_from(self._map, _STATE)[0] == State.ASKED)
+        except ValueError:
+            return False  # closed
 
     def request(self) -> tuple[int, bytes, list[Observation]]:
         """Return the waiting request: the host's generation it is meant for, its header and its window."""
