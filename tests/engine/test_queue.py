@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
-from proctor.engine.plan import make_plan
 from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, TaskKey, task_key
+from proctor.plan import Plan, make_plan
 
 A, B, C = "a", "b", "c"
 
 
-def planned(n_tasks: int, n_episodes: int) -> list[Episode]:
+def planned(n_tasks: int, n_episodes: int) -> Plan:
     tasks = [Task("abcdefgh"[number], 0, "abcdefgh"[number], "", 9) for number in range(n_tasks)]
     return make_plan(tasks, n_episodes, 0)
 

@@ -86,7 +86,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == before
     # What was left is there for whoever goes on with it.
     with EpisodeTable(killed / "run.sqlite") as table:
-        assert len(table.records()) == 3
+        assert len(list(table.records())) == 3
 
 
 def killed_run(path: Path) -> Path:
@@ -94,7 +94,7 @@ def killed_run(path: Path) -> Path:
     made = make_run(path.parent / "made", {"a": [True, False, True, True]}, missing=[("a", 3)])
     records = RunDirectory(made).table()
     with records as table:
-        ended = table.records()
+        ended = list(table.records())
     alter(made, "episodes", lambda row: None)
     with EpisodeTable(made / "run.sqlite") as table:
         table.write(ended)

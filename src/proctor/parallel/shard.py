@@ -9,13 +9,13 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.errors import (
@@ -28,6 +28,7 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
+from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
@@ -44,18 +45,17 @@ class ShardRecipe:
 
     name: str
     run: RunDirectory
-    plan: Sequence[Episode]
+    plan: Plan
     flags: Sequence[str]
     environment: Mapping[str, str]
     log: Path
 
-    def records(self) -> list[EpisodeRecord]:
-        """Return what is stored of it by now."""
-        try:
-            with EpisodeTable(self.run.path / DATABASE, read_only=True) as table:
-                return table.records()
-        except StoreError:
-            return []  # it has not begun yet
+    def records(self) -> Iterator[EpisodeRecord]:
+        """Go through what is stored of it by now."""
+        path = self.run.path / DATABASE
+        # One that cannot be read has not begun yet.
+        with contextlib.suppress(StoreError), EpisodeTable(path, read_only=True) as table:
+            yield from table.records()
 
 
 class ShardProcess:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -17,11 +20,13 @@ from proctor.report.page.episodes import video_link
 from proctor.report.page.page import MOST_RUNS, REPORT, make_page, render, templates
 from proctor.report.page.run import Run, read_report_run
 from proctor.report.page.view import Row
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import KINDS as OUTCOME_OF
+from proctor.store.outcomes import Kind
 from proctor.viewer.files import KINDS
 from proctor.viewer.summary import Summary
 
-OUTCOMES = ("success", "failure", "unknown", "error")
+OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
+_STATES = {kind: state for state, kind in OUTCOME_OF.items()}
 _SMALL_LOG = 4 << 20
 _MOST_ENTRIES = 10_000
 _REPORT_POLICY = (
@@ -61,16 +66,24 @@ class Pages:
         run = read_report_run(directory)
         output = directory / REPORT
         wanted = query.get("task", "").strip(), query.get("outcome", "")
-        chosen = [record for record in run.records if _matches(record, *wanted)]
-        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in chosen[:MOST_ROWS]]
+        chosen = _chosen(run, *wanted)
+        pages = max(1, ceil(len(chosen) / MOST_ROWS))
+        number = query.get("page", "")
+        page = min(pages, max(1, int(number))) if number.isdecimal() and len(number) < 10 else 1
+        shown = run.records.at(chosen[(page - 1) * MOST_ROWS : page * MOST_ROWS])
+        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in shown]
         return self._page(
             "run.html.j2",
             page=make_page([run], output),
             summary=summary,
             rows=rows,
             matching=len(chosen),
+            first=(page - 1) * MOST_ROWS + 1,
+            others={other: _query(*wanted, other) for other in (page - 1, page + 1) if 1 <= other <= pages},
+            here=page,
+            pages=pages,
             wanted=wanted,
-            outcomes=[kind for kind in OUTCOMES if any(outcome(record) == kind for record in run.records)],
+            outcomes=[kind for kind in OUTCOMES if run.ended.counts[_STATES[kind]]],
             troubled=any(row.record.error for row in rows),
             logs=_logs(run),
             now=time.strftime("%H:%M:%S"),
@@ -120,8 +133,17 @@ def address(path: str, page: str = "run") -> str:
     return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
 
 
-def _matches(record: EpisodeRecord, task: str, kind: str) -> bool:
-    return task.lower() in record.task.lower() and (kind not in OUTCOMES or outcome(record) == kind)
+def _chosen(run: Run, task: str, kind: str) -> NDArray[np.int64]:
+    """Return the places of the ended episodes of tasks with such a name, and with such an outcome."""
+    named = np.array([task.lower() in one.name.lower() for one in run.tasks], bool)
+    places = run.ended.at(*([_STATES[kind]] if kind in _STATES else []))
+    chosen: NDArray[np.int64] = places[named[run.plan.numbers[places]]] if len(places) else places
+    return chosen
+
+
+def _query(task: str, kind: str, page: int) -> str:
+    wanted = {"task": task, "outcome": kind, "page": str(page)}
+    return urlencode({name: value for name, value in wanted.items() if value}, errors="surrogateescape")
 
 
 def _logs(run: Run) -> list[Entry]:

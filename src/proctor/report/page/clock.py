@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from proctor.report.live import duration
-from proctor.report.page.choice import outcome
 from proctor.report.page.figures import ticks
 from proctor.report.page.run import Run
 from proctor.report.page.svg import Described, anchor, element, figure, label, percent
 from proctor.store.eval_info import timing
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import KINDS, Kind
 
 _LANE = 14
 _MOST_LANES = 64
-_MOST_MARKS = 3000
+_MOST_WORDS = 3000
+_MOST_MARKS = 10_000
+"""Of the whole figure. With more episodes marks have no words, which would be most of the file; with still more,
+what one worker did within a moment is one mark."""
 
 _SPENT_ON = {
     "simulate": ("physics", ("simulate_s", "reset_s")),
@@ -40,10 +45,10 @@ class Share(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One worker, what it ran, and how much of the run's time it was busy."""
+    """One worker, the places of the plan that it ran in turn, and how much of the run's time it was busy."""
 
     name: str
-    records: Sequence[EpisodeRecord]
+    places: Sequence[int]
     seconds: float
     share: float
 
@@ -63,7 +68,7 @@ class Clock:
 
 def clock_of(run: Run, ident: str) -> Clock:
     """Return where the time of a run went."""
-    spent = timing(run.records, run.wall, run.startup)
+    spent = timing(run.results, run.wall, run.startup)
     shares = _shares(spent)
     lanes = _lanes(run)
     return Clock(
@@ -95,15 +100,15 @@ def _bar(shares: Sequence[Share]) -> Markup:
 
 
 def _lanes(run: Run) -> list[Lane]:
-    found: dict[str, list[EpisodeRecord]] = {}
-    for record in run.records:
-        if record.worker and record.started_at:
-            found.setdefault(record.worker, []).append(record)
+    ended = run.ended
+    places = np.flatnonzero((ended["state"] > 0) & (ended["started_at"] != 0))
+    places = places[np.argsort(ended["started_at"][places], kind="stable")]
     lanes = []
-    for name in sorted(found, key=_natural):
-        members = sorted(found[name], key=lambda record: record.started_at)
-        seconds = sum(record.seconds for record in members)
-        lanes.append(Lane(name, members, seconds, seconds / run.wall if run.wall else 0.0))
+    for number, name in sorted(enumerate(ended.workers), key=lambda worker: _natural(worker[1])):
+        own = places[ended["worker"][places] == number].tolist()
+        seconds = sum(ended["seconds"][own].tolist())
+        if own and name:
+            lanes.append(Lane(name, own, seconds, seconds / run.wall if run.wall else 0.0))
     return lanes
 
 
@@ -145,24 +150,23 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
     time, height = _WorkedTime(run), _LANE * len(lanes)
     if not time.total:
         return Markup()
-    many = sum(len(lane.records) for lane in lanes) > _MOST_MARKS
+    episodes = sum(len(lane.places) for lane in lanes)
+    least = 0.0 if episodes <= _MOST_MARKS else time.total * len(lanes) / _MOST_MARKS
     marks = []
     for place, lane in enumerate(lanes):
         top = place * _LANE
         marks.append(element("rect", x="0", y=top + 1, width="100%", height=_LANE - 3, class_="track"))
-        for record in lane.records:
-            start, end = time.at(record.started_at), time.at(record.started_at + record.seconds)
-            # Many marks are for the eye alone; their words would be most of the file.
-            words = [] if many else [element("title", _words(record))]
+        for start, end, kind, words in _stretches(run, lane.places, time, least):
+            told = [element("title", words)] if episodes <= _MOST_WORDS else []
             marks.append(
                 element(
                     "rect",
-                    *words,
+                    *told,
                     x=percent(start / time.total),
                     y=top + 1,
                     width=percent((end - start) / time.total),
                     height=_LANE - 3,
-                    class_=f"lane {outcome(record)}",
+                    class_=f"lane {kind}",
                 )
             )
     pauses = [
@@ -184,8 +188,24 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
     )
 
 
-def _words(record: EpisodeRecord) -> str:
-    return (
-        f"{record.task} episode {record.episode_index}: {outcome(record)}, {record.steps} steps, "
-        f"{record.seconds:.2f} s"
+def _stretches(
+    run: Run, places: Sequence[int], time: _WorkedTime, least: float
+) -> Iterator[tuple[float, float, Kind, str]]:
+    """Go through what a worker did: from when to when, how it ended, and what it was.
+
+    Of many episodes those that begin within `least` seconds are one stretch, without words, as most of them ended.
+    """
+    ended = run.ended
+    rows = zip(
+        *(ended[name][places].tolist() for name in ("started_at", "seconds", "state", "steps")), strict=True
     )
+    episodes = [(time.at(start), time.at(start + took), state, steps, took) for start, took, state, steps in rows]
+    if not least:
+        for place, (begin, end, state, steps, took) in zip(places, episodes, strict=True):
+            episode = run.plan[place]
+            yield begin, end, KINDS[state], f"{episode}: {KINDS[state]}, {steps} steps, {took:.2f} s"
+        return
+    for _, some in itertools.groupby(episodes, key=lambda one: int(one[0] / least)):
+        begins, ends, states, *_ = zip(*some, strict=True)
+        (state, _), *_ = Counter(states).most_common(1)
+        yield begins[0], max(ends), KINDS[state], ""

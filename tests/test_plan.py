@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from harness import run_tiny
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.events import Watcher
-from proctor.engine.plan import make_plan, repeats_note, shard_of
 from proctor.errors import UsageError
+from proctor.plan import make_plan, repeats_note, shard_of
 
 
 class Notes(Watcher):
