@@ -158,7 +158,7 @@ class ChecksumTables:
         try:
             yield
             for name, change in self._changes.items():
-                before = self._total(name)
+                before = self.total(name)
                 after = before.changed(*change)
                 self._update(_TOTALS, {"name": name, **before._asdict()}, {"name": name, **after._asdict()})
             self._db.execute("COMMIT")
@@ -189,7 +189,7 @@ class ChecksumTables:
             if begins:
                 self._db.execute("BEGIN")  # both reads see one state of a file that is being written
             try:
-                expected = self._total(name).changed(*self._changes.get(name, NOTHING))
+                expected = self.total(name).changed(*self._changes.get(name, NOTHING))
                 stored = self._db.execute(f"SELECT * FROM {name}")
                 while some := stored.fetchmany(_AT_ONCE):
                     for values in some:
@@ -254,7 +254,8 @@ class ChecksumTables:
     def _changed(self, name: str, rows: int, difference: int) -> None:
         self._changes[name] = self._changes.get(name, NOTHING).changed(rows, difference)
 
-    def _total(self, name: str) -> Total:
+    def total(self, name: str) -> Total:
+        """Return what the rows of a table must add up to."""
         row = self.find(_TOTALS, (name,))
         if row is None:
             raise damaged(self._path, f"the checksum of its table '{name}' is missing")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ _COLUMNS = np.dtype(
     ]
 )  # fmt: skip
 _UNKNOWN = float("nan")
+_spans = itemgetter(*SPANS)
 
 
 def state_of(status: str, success: Any) -> int:
@@ -88,7 +90,7 @@ class Outcomes:
             one.seconds,
             one.started_at,
             ended_at,
-            *[timing.get(span, 0.0) for span in SPANS],
+            *(_spans(timing) if len(timing) == len(SPANS) else [timing.get(span, 0.0) for span in SPANS]),
         )
         return place
 

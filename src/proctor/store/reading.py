@@ -86,13 +86,10 @@ class Episodes(NamedTuple):
 def read_episodes(table: EpisodeTable, plan: Plan) -> Episodes:
     """Read what a table holds of a plan. Raises `StoreError`."""
     ended = Outcomes(plan)
-    held: dict[int, EpisodeRecord] | None = {}
+    held: dict[int, EpisodeRecord] | None = {} if table.count() <= MOST_LISTED else None
     with as_written_by_proctor(table.path):
         for row in table.episodes():
             place = ended.add(row, named_numbers("timing", row.timing), row.ended_at)
-            if held is None or place is None:
-                continue
-            held[place] = record_of(row)
-            if len(held) > MOST_LISTED:
-                held = None
+            if held is not None and place is not None:
+                held[place] = record_of(row)
     return Episodes(ended, StoredRecords(ended, table.path, held))
