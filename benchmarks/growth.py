@@ -10,6 +10,7 @@ coordinator   µs that its core worked for each episode, from the first to the l
 during        the largest resident memory of the coordinator, and of any other process, while episodes ran
 after         seconds from the last episode until the second command has exited, and its largest memory by then
 resume        seconds from the start of the second command until its first episode had ended
+(in brackets) the seconds of these in which its core worked, which do not depend on who else is busy
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ class Row(NamedTuple):
     during: int
     child: int
     after_s: float
+    after_core: float
     after: int
     resume_s: float
+    resume_core: float
     eval_info: int
     page: int
     report_s: float
@@ -111,7 +114,6 @@ def measure(place: Path, episodes: int, tasks: int = 10, workers: int = 2) -> Ro
     most = whole * 9 // 10
     first = proctor("eval", *arguments, f"--eval.n_episodes={most}")
     start, end = _first_and_last(run, first.began)
-    core = [sample.core for sample in first.samples if start <= sample.moment <= end]
     second = proctor("eval", *arguments, f"--eval.n_episodes={whole}")
     resumed, last = _first_and_last(run, second.began)
     report = proctor("report", str(run))
@@ -120,12 +122,14 @@ def measure(place: Path, episodes: int, tasks: int = 10, workers: int = 2) -> Ro
     ran = [sample for command in (first, second) for sample in command.samples if sample.moment <= last]
     return Row(
         episodes=whole * tasks,
-        coordinator_us=1e6 * (core[-1] - core[0]) / (most * tasks) if len(core) > 1 else float("nan"),
+        coordinator_us=1e6 * (_core(first, end) - _core(first, start)) / (most * tasks),
         during=max(sample.own for sample in ran),
         child=max(sample.child for sample in ran),
         after_s=second.ended - last,
+        after_core=_core(second, second.ended) - _core(second, last),
         after=second.most,
         resume_s=resumed - second.began,
+        resume_core=_core(second, resumed),
         eval_info=(run / "eval_info.json").stat().st_size,
         page=(run / "report.html").stat().st_size,
         report_s=report.seconds,
@@ -133,6 +137,11 @@ def measure(place: Path, episodes: int, tasks: int = 10, workers: int = 2) -> Ro
         compare_s=compare.seconds,
         compare=compare.most,
     )
+
+
+def _core(command: Command, until: float) -> float:
+    """Return how long the coordinator's core had worked by a moment."""
+    return max((sample.core for sample in command.samples if sample.moment <= until), default=0.0)
 
 
 def _first_and_last(run: Path, since: float) -> tuple[float, float]:
@@ -152,8 +161,8 @@ def table_row(row: Row) -> str:
         f"{row.episodes:,}",
         f"{row.coordinator_us:.0f} µs",
         f"{_size(row.during)} / {_size(row.child)}",
-        f"{row.after_s:.1f} s, {_size(row.after)}",
-        f"{row.resume_s:.1f} s",
+        f"{row.after_s:.1f} s ({row.after_core:.1f}), {_size(row.after)}",
+        f"{row.resume_s:.1f} s ({row.resume_core:.1f})",
         f"{_size(row.eval_info)}",
         f"{_size(row.page)}",
         f"{row.report_s:.1f} s, {_size(row.report)}",
