@@ -19,7 +19,7 @@ from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
 from proctor.store.outcomes import SUCCESS, Outcomes
-from proctor.store.reading import read_episodes
+from proctor.store.reading import read_outcomes
 from proctor.store.run_directory import DATABASE
 from proctor.store.videos import video_file
 
@@ -123,7 +123,7 @@ def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[Outcomes, str | None]
         shard = _SHARD.fullmatch(directory.name)
         if shard:
             plan = shard_of(plan, *map(int, shard.groups()))
-        return read_episodes(table, plan).ended, stopped["rule"] if stopped else None
+        return read_outcomes(table, plan), stopped["rule"] if stopped else None
 
 
 def _policy(directory: Path) -> str:

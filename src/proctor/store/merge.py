@@ -18,7 +18,7 @@ from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
-from proctor.store.reading import read_episodes
+from proctor.store.reading import read_outcomes
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
 from proctor.store.videos import bring_video, links_among
@@ -137,7 +137,7 @@ def _check_results(tables: Sequence[EpisodeTable], plan: Plan, output: Path) -> 
     times = np.zeros(len(plan), np.int16)
     conflicts: list[str] = []
     for number, table in enumerate(tables):
-        finished = read_episodes(table, plan).ended.at(FAILURE, SUCCESS, UNKNOWN)
+        finished = read_outcomes(table, plan).at(FAILURE, SUCCESS, UNKNOWN)
         times[finished] += table.path.parent != output
         for before in np.unique(first[finished]).tolist():
             if before >= 0:

@@ -85,11 +85,17 @@ class Episodes(NamedTuple):
 
 def read_episodes(table: EpisodeTable, plan: Plan) -> Episodes:
     """Read what a table holds of a plan. Raises `StoreError`."""
-    ended = Outcomes(plan)
     held: dict[int, EpisodeRecord] | None = {} if table.count() <= MOST_LISTED else None
+    ended = read_outcomes(table, plan, held)
+    return Episodes(ended, StoredRecords(ended, table.path, held))
+
+
+def read_outcomes(table: EpisodeTable, plan: Plan, held: dict[int, EpisodeRecord] | None = None) -> Outcomes:
+    """Read only how the episodes of a plan ended; whole records are put into `held`, if there is one."""
+    ended = Outcomes(plan)
     with as_written_by_proctor(table.path):
         for row in table.episodes():
             place = ended.add(row, named_numbers("timing", row.timing), row.ended_at)
             if held is not None and place is not None:
                 held[place] = record_of(row)
-    return Episodes(ended, StoredRecords(ended, table.path, held))
+    return ended

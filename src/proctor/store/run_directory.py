@@ -27,7 +27,7 @@ from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
-from proctor.store.reading import read_episodes
+from proctor.store.reading import read_outcomes
 from proctor.store.videos import file_name, video_place
 
 DATABASE = "run.sqlite"
@@ -190,7 +190,7 @@ def open_run(table: EpisodeTable, identity: Identity, plan: Plan, per_task: int,
     else:
         check_continues(table, identity, per_task, directory)
     table.set_meta("n_episodes", per_task)
-    return read_episodes(table, plan).ended
+    return read_outcomes(table, plan)
 
 
 def check_continues(table: EpisodeTable, identity: Identity, per_task: int, directory: Path) -> None:
