@@ -161,6 +161,7 @@ def _at(plan: Plan, places: list[int]) -> Plan:
     return plan.at(np.array(places, np.int64))
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(1, 5), min_size=1, max_size=4), st.integers(1, 6))
 def test_repeated_episodes_are_counted(states: list[int | None], n_episodes: int) -> None:
     tasks = [Task(f"g{number}", 0, "t", "", 9, initial_states=count) for number, count in enumerate(states)]

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.protocol import Task
@@ -85,6 +85,7 @@ def _mean(records: Sequence[EpisodeRecord], value: Callable[[EpisodeRecord], flo
     return sum(known) / len(known) if known else None
 
 
+@settings(deadline=None)
 @given(
     some_records(), st.lists(st.tuples(st.integers(0, len(PLAN) - 1), st.integers(1, 80)), max_size=3), st.data()
 )
@@ -111,6 +112,7 @@ def test_results_are_those_of_lists_of_records_to_the_last_bit(
 _places = st.sets(st.integers(0, len(PLAN) - 1))
 
 
+@settings(deadline=None)
 @given(some_records())
 def test_what_has_ended_what_is_pending_and_where_the_prefix_ends(records: list[EpisodeRecord]) -> None:
     ended = Outcomes.of(PLAN, records)
@@ -125,6 +127,7 @@ def test_what_has_ended_what_is_pending_and_where_the_prefix_ends(records: list[
     assert [PLAN[int(place)].key for place in ended.at(ERROR)] == [r.key for r in records if r.status == "error"]
 
 
+@settings(deadline=None)
 @given(some_records(), st.integers(1, 4))
 def test_shards_put_together_are_the_run(records: list[EpisodeRecord], shards: int) -> None:
     records = [replace(record, worker=f"w{place % 3}") for place, record in enumerate(records)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
@@ -22,7 +24,9 @@ from proctor.report.page.run import Run, read_report_run
 from proctor.report.page.view import Row
 from proctor.store.outcomes import KINDS as OUTCOME_OF
 from proctor.store.outcomes import Kind
+from proctor.store.result import StoredResult
 from proctor.viewer.files import KINDS
+from proctor.viewer.runs import Signature, signature
 from proctor.viewer.summary import Summary
 
 OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
@@ -44,11 +48,33 @@ class Entry(NamedTuple):
     size: str
 
 
+class Recent:
+    """What was read of the runs that were looked at last, for as long as nobody writes to them."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Path, tuple[Signature, StoredResult]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, directory: Path) -> Run:
+        """Return a run; its episodes are read again only if its files have changed."""
+        now = signature(directory)
+        with self._lock:
+            before, stored = self._known.get(directory, ((), None))
+        run = read_report_run(directory, stored if before == now else None)
+        with self._lock:
+            self._known[directory] = now, run.stored
+            self._known.move_to_end(directory)
+            while len(self._known) > MOST_RUNS:
+                self._known.popitem(last=False)
+        return run
+
+
 class Pages:
     """Makes the pages over the runs below `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._recent = Recent()
         self._templates = templates(Path(__file__).parent / "templates")
         self._templates.filters.update(address=address, size=_size)
         self._templates.globals.update(root=_plain(str(root)), most_runs=MOST_RUNS)
@@ -63,7 +89,7 @@ class Pages:
 
     def run(self, summary: Summary, directory: Path, query: Mapping[str, str]) -> Response:
         """Return a run's page: how far it is, its episodes, and its report."""
-        run = read_report_run(directory)
+        run = self._recent.read(directory)
         output = directory / REPORT
         wanted = query.get("task", "").strip(), query.get("outcome", "")
         chosen = _chosen(run, *wanted)
@@ -91,7 +117,7 @@ class Pages:
 
     def report(self, directory: Path) -> Response:
         """Return the report as `proctor report` writes it."""
-        html = render([read_report_run(directory)], directory / REPORT)
+        html = render([self._recent.read(directory)], directory / REPORT)
         return _html(html, headers={"content-security-policy": _REPORT_POLICY})
 
     def compare(self, chosen: Sequence[tuple[Summary, Path]]) -> Response:
@@ -102,7 +128,7 @@ class Pages:
             if summary.problem or not summary.planned:
                 why = summary.problem or "It has not started yet."
                 raise HTTPException(409, f"{summary.folder} cannot be compared. {why}")
-        page = make_page([read_report_run(directory) for _, directory in chosen], self._root / "compare.html")
+        page = make_page([self._recent.read(directory) for _, directory in chosen], self._root / "compare.html")
         turned = [*chosen[1:], chosen[0]]
         query = urlencode([("run", summary.path) for summary, _ in turned], errors="surrogateescape")
         return self._page("compare.html.j2", page=page, chosen=[one for one, _ in chosen], turned=query)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from proctor.report.live import duration
 from proctor.report.page.figures import ticks
@@ -138,12 +136,13 @@ class _WorkedTime:
         self.total = total
         self.breaks = self._before[1:]
 
-    def at(self, moment: float) -> float:
-        place = max(0, bisect_right(self._starts, moment) - 1)
+    def at(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self._starts:
-            return 0.0
-        until = self._before[place + 1] if place + 1 < len(self._before) else self.total
-        return min(until, max(0.0, self._before[place] + moment - self._starts[place]))
+            return np.zeros(len(moments))
+        starts, before = np.array(self._starts), np.array([*self._before, self.total])
+        place = np.maximum(0, np.searchsorted(starts, moments, "right") - 1)
+        found: NDArray[np.float64] = np.clip(before[place] + moments - starts[place], 0.0, before[place + 1])
+        return found
 
 
 def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
@@ -196,16 +195,16 @@ def _stretches(
     Of many episodes those that begin within `least` seconds are one stretch, without words, as most of them ended.
     """
     ended = run.ended
-    rows = zip(
-        *(ended[name][places].tolist() for name in ("started_at", "seconds", "state", "steps")), strict=True
-    )
-    episodes = [(time.at(start), time.at(start + took), state, steps, took) for start, took, state, steps in rows]
+    starts, took, states = (ended[name][places] for name in ("started_at", "seconds", "state"))
+    begins, ends = time.at(starts), time.at(starts + took)
     if not least:
-        for place, (begin, end, state, steps, took) in zip(places, episodes, strict=True):
-            episode = run.plan[place]
-            yield begin, end, KINDS[state], f"{episode}: {KINDS[state]}, {steps} steps, {took:.2f} s"
+        steps = ended["steps"][places].tolist()
+        rows = zip(begins.tolist(), ends.tolist(), states.tolist(), places, steps, took.tolist(), strict=True)
+        for begin, end, state, place, made, seconds in rows:
+            yield begin, end, KINDS[state], f"{run.plan[place]}: {KINDS[state]}, {made} steps, {seconds:.2f} s"
         return
-    for _, some in itertools.groupby(episodes, key=lambda one: int(one[0] / least)):
-        begins, ends, states, *_ = zip(*some, strict=True)
-        (state, _), *_ = Counter(states).most_common(1)
-        yield begins[0], max(ends), KINDS[state], ""
+    first = np.flatnonzero(np.diff(np.floor(begins / least), prepend=-1.0))
+    kinds = np.array([np.add.reduceat(states == state, first) for state in KINDS])
+    most = np.array(list(KINDS))[kinds.argmax(axis=0)]
+    for begin, end, state in zip(begins[first], np.maximum.reduceat(ends, first), most.tolist(), strict=True):
+        yield float(begin), float(end), KINDS[state], ""
