@@ -22,9 +22,9 @@ _MOST_FOLDERS = 100_000
 _PATIENCE, _LEAST_PATIENCE, _PATIENCE_WITH_ALL = 2.0, 0.05, 5.0
 """Seconds that a list waits for one run, for one more when it has waited long, and before it has waited long."""
 
-_REST = 4.0
-"""How many times as long as its reading took a run that goes on is not read again: one of a million episodes takes
-seconds to read, and a page asks every second."""
+_LONG, _REST = 1.0, 4.0
+"""A run that goes on and took longer than so many seconds to read is not read again for so many times as long: one
+of a million episodes takes many, and a page asks every second."""
 
 Signature = tuple[tuple[int, int, int] | None, ...]
 
@@ -86,7 +86,8 @@ class Runs:
         began = time.monotonic()
         summary = summarise(self.root, directory, writer)
         ended = time.monotonic()
-        self._going_on[directory] = ended + _REST * (ended - began), summary
+        if ended - began > _LONG:
+            self._going_on[directory] = ended + _REST * (ended - began), summary
         return summary
 
     def _summary(self, directory: Path) -> Summary:
