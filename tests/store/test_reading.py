@@ -64,9 +64,9 @@ def test_a_run_in_one_process_is_looked_at_a_few_times_a_second_and_not_after_ev
     tmp_path: Path,
 ) -> None:
     census = Census()
-    run_tiny(tmp_path / "run", watcher=census, n_episodes=100, env={"max_steps": 1}, eval=INLINE)
-    assert census.episodes == 300
-    assert 1 <= census.looks < 150
+    run_tiny(tmp_path / "run", watcher=census, n_episodes=40, env={"max_steps": 1}, eval=INLINE)
+    assert census.episodes == 120
+    assert 1 <= census.looks < 60
 
 
 def test_records_are_the_same_whether_held_or_read_from_the_table(

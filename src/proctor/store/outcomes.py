@@ -33,7 +33,7 @@ _COLUMNS = np.dtype(
         *((span, "f8") for span in SPANS),
     ]
 )  # fmt: skip
-_UNKNOWN = float("nan")
+_NO_REWARD = float("nan")
 _spans = itemgetter(*SPANS)
 
 
@@ -85,8 +85,8 @@ class Outcomes:
             one.video_path is not None,
             worker,
             one.steps,
-            _UNKNOWN if one.sum_reward is None else one.sum_reward,
-            _UNKNOWN if one.max_reward is None else one.max_reward,
+            _NO_REWARD if one.sum_reward is None else one.sum_reward,
+            _NO_REWARD if one.max_reward is None else one.max_reward,
             one.seconds,
             one.started_at,
             ended_at,
