@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import finished_prefix, make_plan
 from proctor.engine.queue import EpisodeQueue, task_key
+from proctor.plan import Plan, make_plan
 from proctor.results import started_rate
 from proctor.stats.unfinished import Endings
 
@@ -66,9 +67,7 @@ class _Life(NamedTuple):
     chance: float
 
 
-def _play(
-    rng: np.random.Generator, plan: Sequence[Episode], tasks: int, workers: int, wanted: int, rate: float
-) -> Moment:
+def _play(rng: np.random.Generator, plan: Plan, tasks: int, workers: int, wanted: int, rate: float) -> Moment:
     names = [f"t{n}" for n in range(tasks)]
     chances = dict(zip(names, rng.beta(4 * rate, 4 * (1 - rate), tasks), strict=True))
     lengths = dict(zip(names, rng.uniform(40, 200, tasks), strict=True))
@@ -98,13 +97,14 @@ def _play(
 
 
 def _moment(
-    plan: Sequence[Episode], lives: Sequence[_Life], over: Sequence[_Life], running: Sequence[_Life], now: float
+    plan: Plan, lives: Sequence[_Life], over: Sequence[_Life], running: Sequence[_Life], now: float
 ) -> Moment:
     won, lost = ([life.steps for life in over if life.success is outcome] for outcome in (True, False))
     # One that has begun between two ends has made no step yet.
     ages = [max(0, int((now - life.began) / life.speed)) for life in running]
     rate = started_rate(Endings(won, lost), [age for age in ages if age])
-    prefix = finished_prefix(plan, {life.episode.key: life.success for life in over})
+    ended = {life.episode.key: life.success for life in over}
+    prefix = [ended[one.key] for one in itertools.takewhile(lambda one: one.key in ended, plan)]
     return Moment(
         rate.value,
         rate.low,

@@ -12,7 +12,7 @@ import numpy as np
 
 from proctor.benchmarks.metaworld.tasks import EASY, HARD, MEDIUM, VERY_HARD
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import make_plan
+from proctor.plan import make_plan
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Attempt, EpisodeRecord
@@ -77,7 +77,7 @@ def make_run(directory: Path, kind: MadeUp | None = None) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(kind.video, target)
         run.write_config(_config(kind, tasks))
-        write_result(run, table, tasks, plan)
+        write_result(run, table, plan)
     return directory
 
 

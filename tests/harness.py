@@ -69,7 +69,7 @@ def digests(source: Evaluation | Path) -> Digests:
     if isinstance(source, Evaluation):
         return {record.key: record.digests for record in source.records}
     with EpisodeTable(source / "run.sqlite", read_only=True) as table:
-        return {record.key: record.digests for record in table.records()}
+        return {record.key: record.digests for record in list(table.records())}
 
 
 def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -> None:

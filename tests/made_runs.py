@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.protocol import Task
-from proctor.engine.plan import make_plan, shard_of
+from proctor.plan import make_plan, shard_of
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, Shard
 

@@ -18,6 +18,7 @@ from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.results import task_key
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import ERROR
 from proctor.store.records import EpisodeRecord
 from proctor.trackers.choose import Trackers
 
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
 class EvalResult:
     """The episodes of an evaluation, with their rates.
 
-    Iterating gives `EpisodeRecord`s in plan order. Every rate is k out of n with a 95 % interval; errors are
-    outside it.
+    Iterating gives `EpisodeRecord`s in plan order; those of a run too long to be listed are read from its
+    directory when they are asked for. Every rate is k out of n with a 95 % interval; errors are outside it.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
-        self._results = evaluation.results
-        self._records = evaluation.results.records
+        self._results, self._records = evaluation.results, evaluation.records
         self._planned = len(evaluation.plan)
         self.path = evaluation.directory
         self.info = evaluation.info
@@ -53,7 +53,7 @@ class EvalResult:
     @property
     def errors(self) -> list[EpisodeRecord]:
         """The episodes that could not be run."""
-        return [record for record in self._records if record.status == "error"]
+        return self._records.at(self._results.ended.at(ERROR))
 
     @property
     def success_rate(self) -> Rate:

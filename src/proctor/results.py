@@ -1,7 +1,7 @@
 """What the episodes of a run came to: the one aggregation, which everything that shows a result asks.
 
-Rates, intervals, steps and rewards of a run, its groups and its tasks, from records alone. Terminal, report,
-viewer, `eval_info.json`, trackers and Python show the same numbers because they are these.
+Rates, intervals, steps and rewards of a run, its groups and its tasks, from what `store/outcomes.py` keeps of each
+episode. Terminal, report, viewer, `eval_info.json`, trackers and Python show the same numbers: they are these.
 
 Two decisions are made here and nowhere else. *What counts:* every finished episode of a task that reports success
 (`Task.reports_success`, known before the first episode); errors are outside. *What is shown while episodes run:*
@@ -10,17 +10,19 @@ the estimate over all started ones (`proctor.stats.unfinished`), once enough has
 
 from __future__ import annotations
 
-import statistics
-from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import Task
 from proctor.stats.intervals import Rate, score_interval, wilson
 from proctor.stats.unfinished import Endings, redistribute
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.outcomes import ERROR, SUCCESS, Outcomes
+from proctor.store.records import Running
 
 TaskKey = tuple[str, int]
 
@@ -29,29 +31,6 @@ MOST_UNKNOWN = 0.05
 """A rate is shown when at most so many episodes run for each that has ended, and when at most this share of the
 weight of all started ones is undetermined. With these the value is off by less than a point on average, for rates
 from 0.05 to 0.95, 1 to 64 workers and 1 to 50 tasks (`benchmarks/incomplete_runs.py`)."""
-
-
-class EndedEpisode(Protocol):
-    """What must be known of an episode that has ended to count it."""
-
-    @property
-    def key(self) -> EpisodeKey:
-        """Which it was."""
-
-    @property
-    def status(self) -> str:
-        """Finished, or error."""
-
-    @property
-    def success(self) -> bool | None:
-        """Whether it succeeded."""
-
-    @property
-    def steps(self) -> int:
-        """How many steps it took."""
-
-
-Ended = TypeVar("Ended", bound=EndedEpisode)
 
 
 def task_key(task: Task) -> TaskKey:
@@ -64,12 +43,6 @@ def reporting(tasks: Iterable[Task]) -> set[TaskKey]:
     return {task_key(task) for task in tasks if task.reports_success}
 
 
-def plain_rate(records: Iterable[EndedEpisode]) -> Rate:
-    """Return the rate over finished episodes of tasks that report success, where none is running."""
-    finished = [record for record in records if record.status == "finished"]
-    return wilson(sum(bool(record.success) for record in finished), len(finished))
-
-
 def started_rate(endings: Endings, ages: Sequence[int], elsewhere: Endings | None = None) -> Rate:
     """Return the rate over all episodes that were started; without running ones it is k / n.
 
@@ -78,7 +51,7 @@ def started_rate(endings: Endings, ages: Sequence[int], elsewhere: Endings | Non
         ages: the steps that each running one has made.
         elsewhere: the endings of the whole run, where `endings` are those of a part of it.
     """
-    successes, ended = len(endings.successes), len(endings.all)
+    successes, ended = endings.successes, endings.ended
     if not ages:
         return wilson(successes, ended)
     if not ended:
@@ -91,47 +64,40 @@ def started_rate(endings: Endings, ages: Sequence[int], elsewhere: Endings | Non
     return Rate(successes, ended, low, high, len(ages), share if known else None, unknown)
 
 
-class Counter:
-    """Counts episodes as they end, for a run that goes on."""
+@dataclass(frozen=True)
+class Result:
+    """What some episodes of one run came to."""
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
-        self._reporting = reporting(tasks)
-        self._endings = Endings()
-        self._counted: set[EpisodeKey] = set()
-
-    @property
-    def reports_success(self) -> bool:
-        """Whether there is a rate at all."""
-        return bool(self._reporting)
-
-    def add(self, record: EndedEpisode) -> None:
-        """Count an episode; one that was counted before is not counted again."""
-        if record.status == "finished" and record.key[:2] in self._reporting and record.key not in self._counted:
-            self._counted.add(record.key)
-            insort(self._endings.all, record.steps)
-            if record.success:
-                insort(self._endings.successes, record.steps)
-
-    def rate(self, running: Iterable[Running]) -> Rate:
-        """Return the rate of this moment."""
-        return started_rate(self._endings, [one.steps for one in running if one.key[:2] in self._reporting])
+    rate: Rate
+    errors: int
+    if_errors_failed: Rate
+    steps: int | None
+    """The median over successes; over all episodes where success is not reported."""
+    reward: float | None
+    """The mean sum of rewards."""
+    best_reward: float | None
+    """The mean of the largest rewards."""
+    finished: int
 
 
 @dataclass(frozen=True)
-class Rates(Generic[Ended]):
-    """The episodes of a run, as rates are taken over them.
+class Results:
+    """What the episodes of a run came to, as a whole and in parts.
 
     Attributes:
-        tasks: all tasks of the run.
-        records: the episodes that have ended, those of a stopped run up to where it stopped.
+        ended: the episodes that have ended, those of a stopped run up to where it stopped.
         running: those that were started and have not ended.
         stopped: where and why a rule ended the run, if one did.
     """
 
-    tasks: Sequence[Task]
-    records: Sequence[Ended]
+    ended: Outcomes
     running: Sequence[Running] = ()
     stopped: Mapping[str, Any] | None = None
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """All tasks of the run."""
+        return self.ended.plan.all_tasks
 
     @cached_property
     def reporting(self) -> set[TaskKey]:
@@ -139,25 +105,24 @@ class Rates(Generic[Ended]):
         return reporting(self.tasks)
 
     @cached_property
-    def by_task(self) -> dict[TaskKey, list[Ended]]:
-        """The ended episodes of every task."""
-        found: dict[TaskKey, list[Ended]] = {task_key(task): [] for task in self.tasks}
-        for record in self.records:
-            found.setdefault(record.key[:2], []).append(record)
-        return found
+    def _places(self) -> dict[TaskKey, NDArray[np.int64]]:
+        return {task_key(task): self.ended.of_task(number) for number, task in enumerate(self.tasks)}
 
     @cached_property
     def _ages(self) -> dict[TaskKey, list[int]]:
         found: dict[TaskKey, list[int]] = {}
-        finished = {record.key for record in self.records if record.status == "finished"}
         for key, steps in self.running:
-            if key not in finished:
+            if self.ended.state(key) <= ERROR:
                 found.setdefault(key[:2], []).append(steps)
         return found
 
     @cached_property
     def _all_endings(self) -> Endings:
-        return self._endings(self.reporting)
+        return self.endings(self.reporting)
+
+    def have(self, tasks: Iterable[TaskKey]) -> bool:
+        """Whether any episode of some tasks has ended."""
+        return any(len(self._places[key]) for key in tasks)
 
     @cached_property
     def overall(self) -> Rate:
@@ -180,11 +145,11 @@ class Rates(Generic[Ended]):
 
     def of(self, tasks: Collection[TaskKey]) -> Rate:
         """Return the rate over some tasks."""
-        return self._rate(tasks, self._endings(tasks))
+        return self._rate(tasks, self.endings(tasks))
 
     def if_errors_failed(self, tasks: Collection[TaskKey]) -> Rate:
         """Return the rate that would hold if every error had been a failure: the pessimist's bound."""
-        return self._rate(tasks, self._endings(tasks, errors=True))
+        return self._rate(tasks, self.endings(tasks, errors=True))
 
     def of_group(self, group: str) -> Rate:
         """Return the rate over a group of tasks."""
@@ -204,66 +169,53 @@ class Rates(Generic[Ended]):
         ages = [age for key in tasks if key in self.reporting for age in self._ages.get(key, ())]
         return started_rate(endings, ages, self._all_endings)
 
-    def _endings(self, tasks: Collection[TaskKey], errors: bool = False) -> Endings:
-        ended = [
-            record
-            for key in tasks
-            if key in self.reporting
-            for record in self.by_task.get(key, ())
-            if errors or record.status == "finished"
-        ]
-        return Endings(
-            [record.steps for record in ended if record.success],
-            [record.steps for record in ended if not record.success],
-        )
+    def endings(self, tasks: Collection[TaskKey], errors: bool = False) -> Endings:
+        """Return after how many steps the episodes of some tasks succeeded or failed."""
+        places = self.places_of(key for key in tasks if key in self.reporting)
+        state, steps = self.ended["state"][places], self.ended["steps"][places]
+        won = state == SUCCESS
+        lost = ~won if errors else ~won & (state != ERROR)
+        return Endings(steps[won].tolist(), steps[lost].tolist())
 
-
-@dataclass(frozen=True)
-class Result:
-    """What some episodes of one run came to."""
-
-    rate: Rate
-    errors: int
-    if_errors_failed: Rate
-    steps: int | None
-    """The median over successes; over all episodes where success is not reported."""
-    reward: float | None
-    """The mean sum of rewards."""
-    best_reward: float | None
-    """The mean of the largest rewards."""
-    finished: int
-
-
-class Results(Rates[EpisodeRecord]):
-    """The same, with all else that is told of the episodes."""
+    def places_of(self, tasks: Iterable[TaskKey]) -> NDArray[np.int64]:
+        """Return where the ended episodes of some tasks are in the plan: task by task, by their index."""
+        nothing = np.zeros(0, np.int64)
+        return np.concatenate([nothing, *(self._places.get(key, nothing) for key in tasks)])
 
     @cached_property
     def result(self) -> Result:
         """What the whole run came to."""
-        return self._result(list(self.by_task), self.overall)
+        return self._result(list(self._places), self.overall)
 
     def result_of(self, tasks: Collection[TaskKey]) -> Result:
         """Return what some tasks came to."""
         return self._result(tasks, self.of(tasks))
 
     def _result(self, tasks: Collection[TaskKey], rate: Rate) -> Result:
-        records = [record for key in tasks for record in self.by_task.get(key, ())]
-        finished = [record for record in records if record.status == "finished"]
+        places = self.places_of(tasks)
+        finished = places[self.ended["state"][places] != ERROR]
         reported = any(key in self.reporting for key in tasks)
-        steps = [record.steps for record in finished if record.success or not reported]
+        counted = finished[self.ended["state"][finished] == SUCCESS] if reported else finished
         return Result(
             rate=rate,
-            errors=len(records) - len(finished),
+            errors=len(places) - len(finished),
             if_errors_failed=self.if_errors_failed(tasks),
-            steps=statistics.median_low(steps) if steps else None,
-            reward=_mean(finished, lambda record: record.sum_reward),
-            best_reward=_mean(finished, lambda record: record.max_reward),
+            steps=_median(self.ended["steps"][counted]),
+            reward=_mean(self.ended["sum_reward"][finished]),
+            best_reward=_mean(self.ended["max_reward"][finished]),
             finished=len(finished),
         )
 
 
-def _mean(records: Iterable[EpisodeRecord], value: Callable[[EpisodeRecord], float | None]) -> float | None:
-    known = [found for record in records if (found := value(record)) is not None]
+def _median(steps: NDArray[np.int64]) -> int | None:
+    """The lower of the two in the middle."""
+    middle = (len(steps) - 1) // 2
+    return int(np.partition(steps, middle)[middle]) if len(steps) else None
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    # By Python's own sum, in the order of the plan: NumPy's has other last digits.
+    known: list[float] = values[~np.isnan(values)].tolist()
     return sum(known) / len(known) if known else None
 
 

@@ -115,7 +115,7 @@ def test_an_index_is_an_action_and_one_that_there_is_not_ends_the_run(tmp_path: 
     wild = evaluate_settings(build_settings(tree(tmp_path / "wild", "CartPole-v1", "Wild")))
     assert wild.error is not None
     assert "returned [7]; whole numbers from 0 to 1 are actions here (task CartPole-v1, episode" in str(wild.error)
-    assert wild.records == []
+    assert not wild.records
 
 
 @pytest.mark.parametrize("name", ["Switch", "Switches", "Buttons", "Knobs", "Steps", "Goal", "Film"])

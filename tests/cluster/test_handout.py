@@ -14,8 +14,9 @@ from proctor.cluster.fleet import Member, gpus_wanted
 from proctor.cluster.handout import HandOut
 from proctor.cluster.mail import Mail, Result
 from proctor.config.settings import PolicySettings
-from proctor.engine.plan import make_plan
+from proctor.plan import make_plan
 from proctor.policies.lerobot.policy import LeRobotSettings
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
 
@@ -40,9 +41,6 @@ class Memory:
         self.kept: list[EpisodeRecord] = []
         self.attempts: list[Attempt] = []
         self.in_flight: list[Running] = []
-
-    def records(self) -> list[EpisodeRecord]:
-        return []
 
     def running(self) -> list[Running]:
         return []
@@ -77,7 +75,7 @@ class Scene:
         self.ledger = Memory()
         self.notes: list[str] = []
         run = RunDirectory(directory)
-        self.handout = HandOut(self.plan, self.plan, self.ledger, run, [], attempts, self.notes.append)
+        self.handout = HandOut(Outcomes(self.plan), self.plan, self.ledger, run, [], attempts, self.notes.append)
 
     def end_all(self, member: Member, seconds: float = 60.0) -> None:
         results = [result(episode, seconds) for episode in member.outstanding.values()]
@@ -155,7 +153,7 @@ def test_an_episode_that_takes_every_node_along_ends_as_an_error_never_as_a_fail
     scene = Scene(tmp_path, 1, attempts=2)
     scene.plan = scene.plan[:1]
     scene.handout = HandOut(
-        scene.plan, scene.plan, scene.ledger, RunDirectory(tmp_path), [], 2, scene.notes.append
+        Outcomes(scene.plan), scene.plan, scene.ledger, RunDirectory(tmp_path), [], 2, scene.notes.append
     )
     for name in "xy":
         member = node(name)

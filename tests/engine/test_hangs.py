@@ -91,7 +91,7 @@ def test_a_policy_that_always_hangs_ends_the_run_and_fails_no_episode(tmp_path: 
     evaluation = run_tiny(tmp_path / "run", policy=policy, limits={"act": 1.0}, eval={"max_attempts": 2})
     assert isinstance(evaluation.error, PolicyHostError)
     assert "the policy hangs: act took longer than 1 s (--limits.act)" in str(evaluation.error)
-    assert evaluation.records == []
+    assert not list(evaluation.records)
 
 
 @pytest.mark.parametrize("placement", ["central", "worker"])
@@ -100,7 +100,7 @@ def test_a_policy_that_kills_its_process_ends_the_run_and_fails_no_episode(tmp_p
     evaluation = run_tiny(tmp_path / "run", policy=policy)
     assert isinstance(evaluation.error, PolicyHostError)
     assert "was killed by SIGKILL" in str(evaluation.error)
-    assert evaluation.records == []
+    assert not list(evaluation.records)
 
 
 def test_a_live_policy_that_hangs_ends_the_run(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_host_that_always_dies_ends_the_run_with_status_1(tmp_path: Path) -> N
     evaluation = run_tiny(tmp_path / "run", policy={"path": FAULTY, "kwargs": {"how": "kill", "at": 1}})
     assert isinstance(evaluation.error, PolicyHostError)
     assert "was killed by SIGKILL" in str(evaluation.error)
-    assert evaluation.records == []
+    assert not evaluation.records
 
 
 def test_a_policy_that_does_not_load_is_refused_before_any_simulator_starts(tmp_path: Path) -> None:

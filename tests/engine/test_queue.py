@@ -6,19 +6,20 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
-from proctor.engine.plan import make_plan
 from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, TaskKey, task_key
+from proctor.plan import Plan, make_plan
 
 A, B, C = "a", "b", "c"
 
 
-def planned(n_tasks: int, n_episodes: int) -> list[Episode]:
+def planned(n_tasks: int, n_episodes: int) -> Plan:
     tasks = [Task("abcdefgh"[number], 0, "abcdefgh"[number], "", 9) for number in range(n_tasks)]
     return make_plan(tasks, n_episodes, 0)
 
@@ -264,3 +265,67 @@ def test_a_resumed_queue_hands_out_only_what_is_pending() -> None:
     queue = EpisodeQueue(plan, [plan[1], plan[4]])
     assert len(queue) == 2
     assert names([queue.take(None), queue.take(None), queue.take(None)]) == ["b0", "a2", "-"]
+
+
+class ListQueue:
+    """The same queue made of lists of episodes, as slow as it is plain."""
+
+    def __init__(self, plan: Sequence[Episode], pending: Sequence[Episode], max_open: int) -> None:
+        self._place = {episode.key: place for place, episode in enumerate(plan)}
+        self._waiting = list(pending)
+        self._tasks = len({task_key(episode) for episode in plan})
+        self._window, self._max_open = LEAST_ROUNDS * self._tasks, max_open
+        self._in_flight: Counter[TaskKey] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put_back(self, episode: Episode) -> None:
+        self._waiting.append(episode)
+
+    def take(self, held: TaskKey | None) -> Episode | None:
+        heads: dict[TaskKey, Episode] = {}
+        for episode in sorted(self._waiting, key=lambda one: self._place[one.key]):
+            if self._may_open(task_key(episode)):
+                heads.setdefault(task_key(episode), episode)
+        if not heads:
+            return None
+        place = {key: self._place[episode.key] for key, episode in heads.items()}
+        near = [key for key in heads if place[key] < min(place.values()) + self._window]
+        chosen = held if held in near else min(near, key=lambda key: (self._in_flight[key] > 0, place[key]))
+        self._waiting.remove(heads[chosen])
+        self._in_flight[chosen] += 1
+        return heads[chosen]
+
+    def ended(self, episode: Episode) -> None:
+        self._in_flight[task_key(episode)] -= 1
+
+    def _may_open(self, key: TaskKey) -> bool:
+        opened = sum(count > 0 for count in self._in_flight.values())
+        return not self._max_open or self._in_flight[key] > 0 or opened < self._max_open
+
+
+@settings(deadline=None)
+@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2), st.data())
+def test_it_hands_out_as_a_queue_of_lists_does(
+    n_tasks: int, n_episodes: int, max_open: int, data: st.DataObject
+) -> None:
+    plan = planned(n_tasks, n_episodes)
+    some = data.draw(st.sets(st.integers(0, len(plan) - 1)), label="pending")
+    pending = plan.at(np.array(sorted(some), np.int64))
+    queue, expected = EpisodeQueue(plan, pending, max_open), ListQueue(plan, list(pending), max_open)
+    out: list[Episode] = []
+    for _ in range(data.draw(st.integers(0, 30), label="turns")):
+        back = data.draw(st.booleans(), label="one comes back")
+        if out and back:
+            episode = out.pop(data.draw(st.integers(0, len(out) - 1), label="which"))
+            again = data.draw(st.booleans(), label="to be tried again")
+            for one in (queue, expected):
+                one.ended(episode)
+                if again:
+                    one.put_back(episode)
+        held = task_key(data.draw(st.sampled_from(list(plan)), label="held"))
+        taken = queue.take(held)
+        assert taken == expected.take(held)
+        assert len(queue) == len(expected)
+        out += [taken] if taken is not None else []

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import make_plan
 from proctor.engine.randomness import episode_generator
+from proctor.plan import make_plan
 
 REACH, PUSH = Task("easy", 23, "reach-v3", "reach", 500), Task("hard", 4, "push-v3", "push", 500)
 

@@ -17,6 +17,8 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.stopping import StopRules, rules_for
 from proctor.errors import UsageError
+from proctor.plan import make_plan
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord
 
 PRECISE = "ci<=0.12"
@@ -143,9 +145,9 @@ def test_the_terminal_says_that_and_how_to_go_on(tmp_path: Path) -> None:
 def test_a_rule_is_refused_where_no_success_is_reported(tmp_path: Path) -> None:
     settings = build_settings(tiny_tree(tmp_path / "run", eval={"stop_when": PRECISE}))
     task = Task("g", 0, "t", "p", 10)
-    assert rules_for(settings, [Episode(task, 0, 0)]) is not None
+    assert rules_for(settings, make_plan([task], 1, 0)) is not None
     with pytest.raises(UsageError, match="reports no success"):
-        rules_for(settings, [Episode(replace(task, reports_success=False), 0, 0)])
+        rules_for(settings, make_plan([replace(task, reports_success=False)], 1, 0))
 
 
 class Collects:
@@ -161,7 +163,7 @@ class Collects:
 @given(st.permutations(range(12)), st.integers(1, 12))
 def test_rules_see_the_plans_order_whatever_the_order_of_the_endings(order: list[int], at_once: int) -> None:
     task = Task("g", 0, "t", "p", 10)
-    plan = [Episode(task, index, index) for index in range(12)]
+    plan = make_plan([task], 12, 0)
     rule = Collects()
     rules = StopRules(plan, lambda: [rule])
     for start in range(0, 12, at_once):
@@ -184,7 +186,7 @@ class AtThreeSuccesses:
 def test_where_it_stops_depends_on_the_records_and_not_on_their_history(
     ended: list[bool | None], data: st.DataObject
 ) -> None:
-    plan = [Episode(Task("g", 0, "t", "p", 10), index, index) for index in range(10)]
+    plan = make_plan([Task("g", 0, "t", "p", 10)], 10, 0)
     errors = [EpisodeRecord.failed(episode, 1, "e") for episode in plan]
     final = [
         error if success is None else replace(error, status="finished", success=success, error=None)
@@ -201,15 +203,15 @@ def test_where_it_stops_depends_on_the_records_and_not_on_their_history(
     replaced.add(errors[place] for place in before)
     for place in data.draw(st.permutations(range(10)), label="order"):
         replaced.add([final[place]])
-    assert replaced.stop == at_once.stop == replaced.decide(final)
+    assert replaced.stop == at_once.stop == replaced.decide(Outcomes.of(plan, final))
 
     # One that will waits for them, whatever else has ended.
     waiting = StopRules(plan, lambda: [AtThreeSuccesses()])
     stored = [errors[place] if place in before else final[place] for place in range(10)]
-    waiting.begin(stored, [plan[place] for place in before])
-    first = min(before, default=10)
+    waiting.begin(Outcomes.of(plan, stored))
+    first = next((place for place, one in enumerate(stored) if one.status == "error"), 10)
     assert waiting.stop is None or waiting.stop.episodes <= first
-    waiting.add(final[place] for place in before)
+    waiting.add(final[place] for place, one in enumerate(stored) if one.status == "error")
     assert waiting.stop == at_once.stop
 
 
@@ -219,4 +221,4 @@ def test_a_comparison_counts_what_the_rule_counted_and_says_so(tmp_path: Path, w
     (note,) = [note for note in found.notes if "ended by a rule" in note]
     assert f"after {stopped(ended)['episodes']} episodes" in note
     assert found.second.complete
-    assert len(found.second.records) == stopped(ended)["episodes"]
+    assert found.second.used.ended == stopped(ended)["episodes"]

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.plan import make_plan
 from proctor.engine.tally import Tally
+from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord, Running
 
 TASK = Task("a", 0, "a", "", 10)
@@ -28,8 +29,9 @@ def record(episode: Episode, outcome: bool | str | None, steps: int = 5) -> Epis
 def rates(outcomes: Sequence[bool | str | None], task: Task = TASK) -> list[tuple[int, int] | None]:
     plan = make_plan([task], len(outcomes), 0)
     known = [record(episode, outcome) for episode, outcome in zip(plan, outcomes, strict=True)]
-    live = Tally(plan, known).progress(0, 1, 1).rate
-    results = Results([task], known)
+    before = Outcomes.of(plan, known)
+    live = Tally(before).progress(0, 1, 1).rate
+    results = Results(before)
     shown = (live, results.overall, results.result.if_errors_failed)
     return [None if rate is None else (rate.successes, rate.episodes) for rate in shown]
 
@@ -60,7 +62,7 @@ def live(tally: Tally, *running: tuple[Episode, int]) -> Rate:
 def test_a_running_episode_counts_as_those_came_out_that_ran_longer() -> None:
     plan = make_plan([TASK], 20, 0)
     before = [record(episode, episode.index < 6, 3 if episode.index < 6 else 10) for episode in plan[:8]]
-    tally = Tally(plan, before)
+    tally = Tally(Outcomes.of(plan, before))
     assert live(tally).value == 6 / 8
     assert live(tally, (plan[8], 5)).value == 6 / 9
     # One that has just begun says nothing: it counts as all the others did.
@@ -70,7 +72,7 @@ def test_a_running_episode_counts_as_those_came_out_that_ran_longer() -> None:
 def test_what_was_seen_of_an_episode_holds_when_it_starts_again_and_until_it_ends() -> None:
     plan = make_plan([TASK], 20, 0)
     before = [record(episode, episode.index < 6, 3 if episode.index < 6 else 10) for episode in plan[:8]]
-    tally = Tally(plan, before, [Running(plan[8].key, 5)])
+    tally = Tally(Outcomes.of(plan, before), [Running(plan[8].key, 5)])
     assert live(tally, (plan[8], 1)).value == 6 / 9
     tally.add(record(plan[8], True, 9))
     assert live(tally, (plan[8], 4)) == live(tally)  # news that is older than its end
@@ -79,7 +81,7 @@ def test_what_was_seen_of_an_episode_holds_when_it_starts_again_and_until_it_end
 
 def test_no_rate_is_told_before_enough_has_ended() -> None:
     plan = make_plan([TASK], 20, 0)
-    tally = Tally(plan, [record(episode, True, 3) for episode in plan[:4]])
+    tally = Tally(Outcomes.of(plan, [record(episode, True, 3) for episode in plan[:4]]))
     early = live(tally, (plan[5], 1), (plan[6], 1))
     assert (early.successes, early.episodes, early.running, early.value) == (4, 4, 2, None)
     # Nothing that has ended lasted as long as this one: nobody knows how it will end.

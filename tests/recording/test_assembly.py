@@ -69,7 +69,7 @@ def result(episode: Episode, steps: int, digest: str | None = None) -> EpisodeRe
 
 def test_all_shapes_come_back(tmp_path: Path) -> None:
     plan = [record(tmp_path, 0, 5), record(tmp_path, 1, 8)]
-    assert assemble(tmp_path, plan, [result(plan[0], 5), result(plan[1], 8)]) == 2
+    assert assemble(tmp_path, [result(plan[0], 5), result(plan[1], 8)]) == 2
     found = Source(tmp_path).find(plan[1].key, ("8", None))
     assert found is not None
     np.testing.assert_array_equal(
@@ -91,13 +91,13 @@ def test_episodes_go_on_in_further_files_when_one_is_full(tmp_path: Path, monkey
     monkeypatch.setattr(files, "REEL_SECONDS", 4)  # two episodes of two seconds
     monkeypatch.setattr(files, "DATA_MB", 0)
     monkeypatch.setattr(files, "CHUNK_FILES", 2)
-    assemble(tmp_path, plan, results)
+    assemble(tmp_path, results)
     dataset = tmp_path / "dataset"
     videos = sorted(str(f.relative_to(dataset / "videos" / CAMERA)) for f in dataset.glob(f"videos/{CAMERA}/*/*"))
     assert videos == ["chunk-000/file-000.mp4", "chunk-000/file-001.mp4", "chunk-001/file-000.mp4"]
     assert len(list(dataset.glob("data/*/*.parquet"))) == 6
     before = content(dataset)
-    assert assemble(tmp_path, plan, results) == 6, "from the dataset itself, which now is all there is"
+    assert assemble(tmp_path, results) == 6, "from the dataset itself, which now is all there is"
     assert content(dataset) == before
 
 
@@ -105,21 +105,21 @@ def test_clips_of_another_encoder_do_not_share_a_file(tmp_path: Path, monkeypatc
     plan = [record(tmp_path, 0, 4)]
     monkeypatch.setitem(clips.OPTIONS, "preset", "slow")
     plan.append(record(tmp_path, 1, 4))
-    assemble(tmp_path, plan, [result(episode, 4) for episode in plan])
+    assemble(tmp_path, [result(episode, 4) for episode in plan])
     assert len(list(tmp_path.glob(f"dataset/videos/{CAMERA}/*/*.mp4"))) == 2
     assert len(frames(tmp_path / "dataset", CAMERA)) == 8
 
 
 def test_a_piece_of_another_attempt_is_not_taken(tmp_path: Path) -> None:
     plan = [record(tmp_path, 0, 4, digest="this"), record(tmp_path, 1, 4, digest="that")]
-    assert assemble(tmp_path, plan, [result(plan[0], 4, "this"), result(plan[1], 4, "else")]) == 1
+    assert assemble(tmp_path, [result(plan[0], 4, "this"), result(plan[1], 4, "else")]) == 1
 
 
 def test_episodes_of_different_kinds_are_refused(tmp_path: Path) -> None:
     other = BenchmarkSpec("made up", {GRID: Feature((2, 3), "int16")}, action_size=1)
     plan = [record(tmp_path, 0, 4), record(tmp_path, 1, 4, other)]
     with pytest.raises(StoreError, match="recorded differently"):
-        assemble(tmp_path, plan, [result(episode, 4) for episode in plan])
+        assemble(tmp_path, [result(episode, 4) for episode in plan])
     assert len(list(tmp_path.glob("recording/*/*/piece.json"))) == 2
     assert not (tmp_path / "dataset.part").exists()
 
@@ -134,7 +134,7 @@ def test_an_observation_of_another_shape_is_the_simulators_error(tmp_path: Path)
 
 def test_a_crash_between_the_renames_is_put_right(tmp_path: Path) -> None:
     plan = [record(tmp_path, 0, 4)]
-    assemble(tmp_path, plan, [result(plan[0], 4)])
+    assemble(tmp_path, [result(plan[0], 4)])
     before = content(tmp_path / "dataset")
     (tmp_path / "dataset").rename(tmp_path / "dataset.old")
     (tmp_path / "dataset.part").mkdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from proctor.comparison.compare import compare
 from proctor.errors import UsageError
 from proctor.report.page.page import write_report
 from proctor.report.page.run import read_report_run
-from proctor.results import plain_rate
-from proctor.stats.intervals import wilson
+from proctor.stats.intervals import Rate, wilson
 from proctor.stats.macro import stratified
 from proctor.stats.steps import step_curve
 from proctor.store.episodes import EpisodeTable
@@ -66,9 +65,14 @@ def report(tmp_path: Path, *kinds: MadeUp, **options: Any) -> Document:
     return Document(write_report(runs, output, **options))
 
 
+def plain_rate(records: Iterable[EpisodeRecord]) -> Rate:
+    finished = [record for record in records if record.status == "finished"]
+    return wilson(sum(bool(record.success) for record in finished), len(finished))
+
+
 def stored(directory: Path) -> list[EpisodeRecord]:
     with EpisodeTable(directory / "run.sqlite", read_only=True) as table:
-        return table.records()
+        return list(table.records())
 
 
 def percent(share: float) -> str:

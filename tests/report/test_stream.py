@@ -42,7 +42,7 @@ def test_an_episode_is_told_as_it_is_stored(tmp_path: Path) -> None:
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", task="a", n_episodes=1, display="json")))
     (episode,) = [event for event in events(done.stdout) if event.pop("event") == "episode"]
     with EpisodeTable(tmp_path / "run" / "run.sqlite", read_only=True) as table:
-        assert [record.to_row() for record in table.records()] == [episode]
+        assert [record.to_row() for record in list(table.records())] == [episode]
 
 
 def test_the_last_progress_has_everything_and_the_rate(tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.protocol import Episode, Task
+from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import wilson
 from proctor.store.atomic import finite, write_json
 from proctor.store.eval_info import build_eval_info
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import StoredRecords
 from proctor.store.records import SPANS, EpisodeRecord
 
 REACH = Task("reach-v3", 0, "reach-v3", "reach", 500)
@@ -59,8 +62,11 @@ def failed(task: Task, index: int) -> EpisodeRecord:
 def build(
     records: Sequence[EpisodeRecord], tasks: Sequence[Task] = TASKS, wall: float = 12.0, startup: float = 1.5
 ) -> dict[str, Any]:
+    ended = Outcomes.of(make_plan(tasks, 10, 1000), records)
+    held = {place: record for record in records if (place := ended.plan.place_of(record.key)) is not None}
     return build_eval_info(
-        Results(tasks, records),
+        Results(ended),
+        StoredRecords(ended, DIRECTORY / "run.sqlite", held),
         directory=DIRECTORY,
         wall_seconds=wall,
         startup_seconds=startup,

@@ -60,5 +60,5 @@ def test_a_run_keeps_rewards_workers_and_times_of_its_episodes(tmp_path: Path) -
 def test_a_reader_leaves_no_files_behind(tmp_path: Path) -> None:
     run_tiny(tmp_path / "run", task="a", n_episodes=1)
     with EpisodeTable(tmp_path / "run" / "run.sqlite", read_only=True) as table:
-        assert len(table.records()) == 1
+        assert len(list(table.records())) == 1
     assert not list((tmp_path / "run").glob("run.sqlite-*"))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.files import read_run_settings
-from proctor.engine.plan import make_plan
 from proctor.errors import IdentityError, UsageError
+from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
@@ -41,7 +41,7 @@ def finished(episode: Episode) -> EpisodeRecord:
     )
 
 
-def plan(n_episodes: int) -> list[Episode]:
+def plan(n_episodes: int) -> Plan:
     return make_plan(TASKS, n_episodes, 1000)
 
 
@@ -149,7 +149,7 @@ def test_a_directory_holds_a_run_once_its_table_is_there(run: RunDirectory) -> N
 
 def test_a_fresh_run_has_its_whole_plan_to_do(run: RunDirectory) -> None:
     with run.table() as table:
-        assert open_run(table, IDENTITY, plan(3), 3, run.path) == plan(3)
+        assert open_run(table, IDENTITY, plan(3), 3, run.path).pending == plan(3)
 
 
 def test_resuming_leaves_what_is_missing_and_what_was_an_error_in_plan_order(run: RunDirectory) -> None:
@@ -158,15 +158,15 @@ def test_resuming_leaves_what_is_missing_and_what_was_an_error_in_plan_order(run
         open_run(table, IDENTITY, whole, 3, run.path)
         table.write([finished(whole[0]), EpisodeRecord.failed(whole[1], 3, "died"), finished(whole[4])])
     with run.table() as table:
-        assert open_run(table, IDENTITY, whole, 3, run.path) == [whole[1], whole[2], whole[3], whole[5]]
+        assert open_run(table, IDENTITY, whole, 3, run.path).pending == [whole[1], whole[2], whole[3], whole[5]]
 
 
 def test_more_episodes_extend_a_run(run: RunDirectory) -> None:
     with run.table() as table:
         open_run(table, IDENTITY, plan(2), 2, run.path)
         table.write([finished(episode) for episode in plan(2)])
-        assert open_run(table, IDENTITY, plan(2), 2, run.path) == []
-        assert open_run(table, IDENTITY, plan(3), 3, run.path) == plan(3)[4:]
+        assert open_run(table, IDENTITY, plan(2), 2, run.path).pending == []
+        assert open_run(table, IDENTITY, plan(3), 3, run.path).pending == plan(3)[4:]
 
 
 def test_fewer_episodes_are_refused_with_both_numbers(run: RunDirectory) -> None:
@@ -174,7 +174,7 @@ def test_fewer_episodes_are_refused_with_both_numbers(run: RunDirectory) -> None
         open_run(table, IDENTITY, plan(5), 5, run.path)
         with pytest.raises(IdentityError, match="planned with 5 episodes per task, this command asks for 4"):
             open_run(table, IDENTITY, plan(4), 4, run.path)
-        assert open_run(table, IDENTITY, plan(5), 5, run.path) == plan(5)
+        assert open_run(table, IDENTITY, plan(5), 5, run.path).pending == plan(5)
 
 
 def test_another_identity_is_refused_and_changes_nothing(run: RunDirectory) -> None:
@@ -183,7 +183,7 @@ def test_another_identity_is_refused_and_changes_nothing(run: RunDirectory) -> N
         with pytest.raises(IdentityError, match="seed: the run has 1000, this command gives 7"):
             open_run(table, {**IDENTITY, "seed": 7}, plan(9), 9, run.path)
         assert table.meta("identity") == IDENTITY
-        assert open_run(table, IDENTITY, plan(2), 2, run.path) == plan(2)
+        assert open_run(table, IDENTITY, plan(2), 2, run.path).pending == plan(2)
 
 
 def test_a_run_killed_right_after_it_noted_its_identity_can_be_resumed(run: RunDirectory) -> None:
@@ -198,7 +198,7 @@ def test_a_run_killed_right_after_it_noted_its_identity_can_be_resumed(run: RunD
     with Table(run.path / "run.sqlite") as table, contextlib.suppress(Killed):
         open_run(table, IDENTITY, plan(2), 2, run.path)
     with run.table() as table:
-        assert open_run(table, IDENTITY, plan(2), 2, run.path) == plan(2)
+        assert open_run(table, IDENTITY, plan(2), 2, run.path).pending == plan(2)
 
 
 # Tidying.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -17,13 +18,16 @@ from made_runs import make_run
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.files import CONFIG_FILE
 from proctor.machine.names import Hosts
+from proctor.plan import Plan
+from proctor.store import reading
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
 from proctor.store.records import Running
 from proctor.store.run_directory import RunDirectory
 from proctor.viewer.app import make_app
-from proctor.viewer.pages import address
+from proctor.viewer.pages import Pages, address
 from proctor.viewer.runs import Runs
+from proctor.viewer.summary import summarise
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 HOSTILE = """"><script>alert(1)</script>'&<img src=x onerror=alert(2)>"""
@@ -86,7 +90,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == before
     # What was left is there for whoever goes on with it.
     with EpisodeTable(killed / "run.sqlite") as table:
-        assert len(table.records()) == 3
+        assert len(list(table.records())) == 3
 
 
 def killed_run(path: Path) -> Path:
@@ -94,7 +98,7 @@ def killed_run(path: Path) -> Path:
     made = make_run(path.parent / "made", {"a": [True, False, True, True]}, missing=[("a", 3)])
     records = RunDirectory(made).table()
     with records as table:
-        ended = table.records()
+        ended = list(table.records())
     alter(made, "episodes", lambda row: None)
     with EpisodeTable(made / "run.sqlite") as table:
         table.write(ended)
@@ -329,3 +333,51 @@ def test_two_runs_are_compared_on_their_seeds(tmp_path: Path) -> None:
 
 def test_an_empty_folder_says_what_a_run_is(tmp_path: Path) -> None:
     assert "There is no run here yet" in text(read(viewing(tmp_path), "/"))
+
+
+def test_episodes_are_shown_page_by_page_with_the_same_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor.viewer.pages.MOST_ROWS", 10)
+    make_run(tmp_path / "long", {"near": [True, False] * 12, "far": [False] * 24})
+    pages, summary = Pages(tmp_path), summarise(tmp_path, tmp_path / "long", None)
+
+    def shown(**query: str) -> tuple[list[str], str]:
+        text = bytes(pages.run(summary, tmp_path / "long", query).body).decode()
+        found = re.findall(r'<tr data-outcome="\w+"><td>(\w+)</td><td class="n">(\d+)</td>', text)
+        return [f"{task} {index}" for task, index in found], text
+
+    seen: list[str] = []
+    for number in range(1, 6):
+        rows, text = shown(page=str(number))
+        seen += rows
+        assert f"page {number} of 5" in text
+        assert (">previous</a>" in text, ">next</a>" in text) == (number > 1, number < 5)
+    assert seen == [f"{task} {index}" for index in range(24) for task in ("near", "far")]
+    rows, text = shown(task="near", outcome="failure", page="2")
+    assert rows == ["near 21", "near 23"]
+    assert '<a href="?task=near&amp;outcome=failure&amp;page=1#all-episodes">previous</a>' in text
+    for odd in ("0", "-1", "99", "x", "9" * 40, "²"):
+        assert shown(page=odd)[0]
+
+
+def test_a_run_that_nobody_writes_to_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "run", {"near": [True, False]})
+    reads: list[Path] = []
+    whole = reading.read_episodes
+
+    def counted(table: EpisodeTable, plan: Plan) -> reading.Episodes:
+        reads.append(table.path)
+        return whole(table, plan)
+
+    monkeypatch.setattr("proctor.store.result.read_episodes", counted)
+    pages, summary = Pages(tmp_path), summarise(tmp_path, tmp_path / "run", None)
+    reads.clear()
+    first = pages.run(summary, tmp_path / "run", {}).body
+    assert "1 of 2" in bytes(first).decode()
+    pages.run(summary, tmp_path / "run", {"outcome": "failure"})
+    assert len(reads) == 1
+    with EpisodeTable(tmp_path / "run" / "run.sqlite") as table:
+        table.add_note("something happened")
+    pages.run(summary, tmp_path / "run", {})
+    assert len(reads) == 2

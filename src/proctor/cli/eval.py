@@ -95,7 +95,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
             errors.print("stopped before the first episode; nothing was stored")
             return status
         # Errors are among them: going on tries them again.
-        left = len(evaluation.plan) - sum(record.status == "finished" for record in evaluation.records)
+        left = len(evaluation.plan) - evaluation.results.ended.finished
         errors.print(
             Text(f"stopped with {left} {'episode' if left == 1 else 'episodes'} to go. To go on: {resume}"),
             soft_wrap=True,
@@ -104,7 +104,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
     if evaluation.info["run"]["stopped"] is not None:
         off = "--eval.stop_when=none --eval.until_better_than=none"
         errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
-    if any(record.status == "error" for record in evaluation.records):
+    if evaluation.results.ended.errors:
         errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS
     return EXIT_OK

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from proctor.benchmarks.facts import learn
-from proctor.benchmarks.protocol import Benchmark, Episode, Task
+from proctor.benchmarks.protocol import Benchmark, Task
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
 from proctor.cluster.fleet import Fleet, Member, News
@@ -30,8 +30,10 @@ from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.machine.programs import Interrupted
+from proctor.plan import Plan
 from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
+from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.videos import file_name
 
@@ -172,9 +174,9 @@ class Nodes:
 
     # Running.
 
-    def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
+    def staff(self, before: Outcomes, pending: Plan) -> Staff:
         """Say who will run the pending episodes."""
-        self._plan, self._pending = plan, pending
+        self._before, self._pending = before, pending
         members = self._admitted()
         share = max(1, ceil(len(pending) / len(members)))
         for member in members:
@@ -184,7 +186,7 @@ class Nodes:
     def run(self, ledger: Ledger, watchers: Sequence[Watcher], interrupts: Interrupts) -> Ending:
         """Hand out until all is stored, a signal comes, or an error ends it."""
         self._handout = handout = HandOut(
-            self._plan,
+            self._before,
             self._pending,
             ledger,
             self._directory,

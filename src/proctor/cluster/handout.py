@@ -17,7 +17,9 @@ from proctor.engine.job import Ledger
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.tally import Tally
 from proctor.errors import StoreError
+from proctor.plan import Plan
 from proctor.store.atomic import write_bytes
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
 from proctor.store.videos import video_place
@@ -30,8 +32,8 @@ class HandOut:
     """The episodes of a run, between the plan and the store.
 
     Args:
-        plan: the whole plan.
-        pending: the part of it that is to run.
+        before: what of the plan had ended already.
+        pending: the part of the plan that is to run.
         ledger: where results go.
         directory: where videos go.
         watchers: who is told of progress.
@@ -41,8 +43,8 @@ class HandOut:
 
     def __init__(
         self,
-        plan: Sequence[Episode],
-        pending: Sequence[Episode],
+        before: Outcomes,
+        pending: Plan,
         ledger: Ledger,
         directory: RunDirectory,
         watchers: Sequence[Watcher],
@@ -51,8 +53,8 @@ class HandOut:
     ) -> None:
         self._ledger, self._directory, self._watchers = ledger, directory, watchers
         self._attempts, self._tell = attempts, tell
-        self._queue = EpisodeQueue(plan, pending)
-        self._tally = Tally(plan, ledger.records(), ledger.running())
+        self._queue = EpisodeQueue(before.plan, pending)
+        self._tally = Tally(before, ledger.running())
         self._running: dict[EpisodeKey, int] = {}
         self._tries: Counter[EpisodeKey] = Counter()
         self._losses: Counter[EpisodeKey] = Counter()

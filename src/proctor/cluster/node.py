@@ -21,10 +21,11 @@ from proctor.engine.events import Progress, Watcher
 from proctor.engine.feed import Feed
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.local import ThisMachine
-from proctor.engine.plan import make_plan
 from proctor.errors import ProctorError, RunError
 from proctor.machine.programs import Interrupted
+from proctor.plan import make_plan
 from proctor.store.identity import Identity
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.videos import video_place
 
@@ -113,7 +114,7 @@ class Node:
         if self._interrupts.count:
             machine.abandon()
             return Leaving()
-        machine.staff(plan, plan[: self._expected])
+        machine.staff(Outcomes(plan), plan[: self._expected])
         ending = machine.run(_Post(self._mailbox, folder), [_Reporter(self._mailbox)], self._interrupts)
         return Leaving(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
 
@@ -123,10 +124,6 @@ class _Post:
 
     def __init__(self, mailbox: Mailbox, folder: NodeFolder) -> None:
         self._mailbox, self._folder = mailbox, folder
-
-    def records(self) -> list[EpisodeRecord]:
-        """Nothing ended here before; what did elsewhere is the driver's to know."""
-        return []
 
     def running(self) -> list[Running]:
         """The same of what was started."""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.comparison.circumstances import differing
-from proctor.comparison.pairing import Matched, count_pairs, match
+from proctor.comparison.pairing import Matched, match
 from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
 from proctor.comparison.runs import StoredRun, read_run
 from proctor.errors import UsageError
-from proctor.results import plain_rate
 from proctor.stats.intervals import ALPHA, wilson
 from proctor.stats.macro import clustered_difference
 from proctor.stats.many import compact_letters, holm
-from proctor.stats.paired import compare_pairs
+from proctor.stats.paired import Pairs, compare_pairs, pooled
 from proctor.stats.planning import paired_episodes, unpaired_episodes
 from proctor.stats.unpaired import compare_rates
+from proctor.store.outcomes import ERROR, SUCCESS
+from proctor.store.reading import MOST_LISTED
 
 if TYPE_CHECKING:
     from proctor.api import EvalResult
@@ -68,8 +69,9 @@ def compare_many(
 
 def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: float) -> Comparison:
     tasks = match(first, second, wanted)
-    paired = any(task.shared() for task in tasks)
-    judged = [task for task in tasks if task.shared()] if paired else tasks
+    shared = [task for task in tasks if len(task.shared()[0])]
+    paired = bool(shared)
+    judged = shared if paired else tasks
     if not judged:
         raise UsageError(f"{first.path} and {second.path} share no task on which both finished an episode.")
     rows = [_row("task", task.name, task.group, [task], paired, alpha) for task in judged]
@@ -84,9 +86,7 @@ def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: fl
         second=second,
         paired=paired,
         rows=rows,
-        disagreements=[found for task in judged for found in _disagreements(first, second, task)]
-        if paired
-        else [],
+        disagreements=list(islice(_disagreements(judged), MOST_LISTED)) if paired else [],
         left_out=sum(_left_out(task) for task in tasks),
         circumstances=differing(first, second),
         notes=_notes(first, second, paired, None if wanted else len(tasks)),
@@ -95,24 +95,22 @@ def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: fl
 
 
 def _row(kind: Kind, name: str, group: str, tasks: Sequence[Matched], paired: bool, alpha: float) -> Row:
-    parts = [task.shared() if paired else [] for task in tasks]
+    pairs: Pairs | None = None
     if paired:
-        pairs = count_pairs([pair for part in parts for pair in part])
+        parts = [task.pairs() for task in tasks]
+        pairs = pooled(parts)
         first = wilson(pairs.both + pairs.first, pairs.episodes, 1 - alpha)
         second = wilson(pairs.both + pairs.second, pairs.episodes, 1 - alpha)
         compared = compare_pairs(pairs, alpha)
-        apart = [(p.second - p.first) / p.episodes for p in map(count_pairs, parts)]
+        apart = [(part.second - part.first) / part.episodes for part in parts]
     else:
+        counts = [task.rates() for task in tasks]
         first, second = (
-            wilson(rate.successes, rate.episodes, 1 - alpha)
-            for rate in (
-                plain_rate(record for task in tasks for record in task.first),
-                plain_rate(record for task in tasks for record in task.second),
-            )
+            wilson(sum(won for won, _ in own), sum(ended for _, ended in own), 1 - alpha)
+            for own in zip(*counts, strict=True)
         )
-        pairs = None
         compared = compare_rates(first[:2], second[:2], alpha)
-        rates = [(plain_rate(task.first).value, plain_rate(task.second).value) for task in tasks]
+        rates = [[wilson(*own).value for own in both] for both in counts]
         apart = [b - a for a, b in rates if a is not None and b is not None]
     return Row(
         kind,
@@ -156,26 +154,26 @@ def _verdict(row: Row, alpha: float, family: int) -> Row:
     return replace(row, needed=unpaired_episodes(rates[0], rates[1], strict))
 
 
-def _disagreements(first: StoredRun, second: StoredRun, task: Matched) -> list[Disagreement]:
-    return [
-        Disagreement(
-            task.name,
-            ours.episode_index,
-            ours.seed,
-            "first" if ours.success else "second",
-            first.videos.get(ours.key),
-            second.videos.get(theirs.key),
-        )
-        for ours, theirs in task.shared()
-        if ours.success != theirs.success
-    ]
+def _disagreements(tasks: Iterable[Matched]) -> Iterator[Disagreement]:
+    for task in tasks:
+        first, second = task.shared()
+        ours, theirs = (states == SUCCESS for states in task.states(first, second))
+        for place, other in zip(first[ours != theirs].tolist(), second[ours != theirs].tolist(), strict=True):
+            episode = task.runs[0].used.plan[place]
+            yield Disagreement(
+                task.name,
+                episode.index,
+                episode.seed,
+                "first" if task.runs[0].used["state"][place] == SUCCESS else "second",
+                task.runs[0].video(place),
+                task.runs[1].video(other),
+            )
 
 
 def _left_out(task: Matched) -> int:
     """Return how many episodes both runs have, one of them as an error."""
-    ours = {(record.episode_index, record.seed): record.status for record in task.first}
-    theirs = {(record.episode_index, record.seed): record.status for record in task.second}
-    return sum("error" in (ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
+    ours, theirs = task.states(*task.both())
+    return int(((ours == ERROR) | (theirs == ERROR)).sum())
 
 
 def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None) -> list[str]:
@@ -183,13 +181,13 @@ def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None)
     for run in (first, second):
         if run.stopped:
             notes.append(
-                f"{run.path} was ended by a rule ({run.stopped}) after {len(run.records)} episodes. Intervals and "
+                f"{run.path} was ended by a rule ({run.stopped}) after {run.used.ended} episodes. Intervals and "
                 "tests here are for a number of episodes that was fixed beforehand."
             )
         if not run.complete:
             notes.append(
                 f"{run.path} is not complete ({run.ended} of {run.planned} episodes). Compared are the first "
-                f"{len(run.records)} of its plan: among the others that have ended, quick successes are too many."
+                f"{run.used.ended} of its plan: among the others that have ended, quick successes are too many."
             )
         apart = 0 if tasks is None else len(run.tasks) - tasks
         if apart:
@@ -206,7 +204,7 @@ def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None)
 def _letters(
     runs: Sequence[StoredRun], places: Sequence[tuple[int, int]], comparisons: Sequence[Comparison]
 ) -> list[str]:
-    order = sorted(range(len(runs)), key=lambda place: -(plain_rate(runs[place].records).value or 0.0))
+    order = sorted(range(len(runs)), key=lambda place: -(runs[place].rate().value or 0.0))
     rank = {place: at for at, place in enumerate(order)}
     told = {
         (min(rank[a], rank[b]), max(rank[a], rank[b]))

@@ -34,7 +34,7 @@ def _run(run: StoredRun, alpha: float) -> dict[str, Any]:
         "stopped": run.stopped,
         "n_planned": run.planned,
         "n_ended": run.ended,
-        "n_used": len(run.records),
+        "n_used": run.used.ended,
         "n_errors": run.errors,
         "rate": _rate(run.rate(1 - alpha)),
     }
@@ -47,6 +47,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "interval": "tango" if one.paired else "newcombe",
         "verdict": one.verdict,
         "rows": [_row(row) for row in one.rows],
+        "n_disagreements": one.n_disagreements,
         "disagreements": [_disagreement(found) for found in one.disagreements],
         "n_left_out": one.left_out,
         "circumstances": [found._asdict() for found in one.circumstances],

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proctor.comparison.runs import StoredRun
 from proctor.errors import UsageError, did_you_mean
 from proctor.stats.paired import Pairs
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import ERROR, SUCCESS
 
 
 class Matched(NamedTuple):
-    """One task as both runs know it."""
+    """One task as both runs know it: where its used episodes are in the plan of each."""
 
     name: str
     group: str
-    first: Sequence[EpisodeRecord]
-    second: Sequence[EpisodeRecord]
+    runs: tuple[StoredRun, StoredRun]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
 
-    def shared(self) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
-        """Return the episodes that both finished: same index, same seed."""
-        theirs = {(r.episode_index, r.seed): r for r in self.second if r.status == "finished"}
-        return [
-            (record, theirs[record.episode_index, record.seed])
-            for record in self.first
-            if record.status == "finished" and (record.episode_index, record.seed) in theirs
-        ]
+    def both(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the episodes are that both have: same index, same seed."""
+        # The seed of an episode is that of its plan and its index.
+        if self.runs[0].used.plan.seed != self.runs[1].used.plan.seed:
+            return self.first[:0], self.second[:0]
+        first = self.runs[0].used.plan.indices[self.first]
+        second = self.runs[1].used.plan.indices[self.second]
+        _, ours, theirs = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+        return self.first[ours], self.second[theirs]
+
+    def states(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return how episodes ended in each run."""
+        return self.runs[0].used["state"][first], self.runs[1].used["state"][second]
+
+    def shared(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the episodes are that both finished."""
+        first, second = self.both()
+        ours, theirs = self.states(first, second)
+        finished = (ours != ERROR) & (theirs != ERROR)
+        return first[finished], second[finished]
+
+    def pairs(self) -> Pairs:
+        """Return how often both, one or neither succeeded, of those that both finished."""
+        ours, theirs = (states == SUCCESS for states in self.states(*self.shared()))
+        kinds = (ours & theirs, ours & ~theirs, ~ours & theirs, ~ours & ~theirs)
+        return Pairs(*(int(kind.sum()) for kind in kinds))
+
+    def rates(self) -> list[tuple[int, int]]:
+        """Return successes and finished episodes of each run."""
+        found = self.states(self.first, self.second)
+        return [(int((states == SUCCESS).sum()), int((states != ERROR).sum())) for states in found]
 
 
 def match(first: StoredRun, second: StoredRun, wanted: Sequence[str] = ()) -> list[Matched]:
@@ -49,21 +76,11 @@ def match(first: StoredRun, second: StoredRun, wanted: Sequence[str] = ()) -> li
     if not names:
         raise UsageError(f"{first.path} and {second.path} have no task in common.")
     groups = {known_as(task.group, task.name): task.group for task in first.tasks}
-    found = [
-        Matched(
-            name,
-            groups[name],
-            *(
-                [record for record in run.records if known_as(record.task_group, record.task) == name]
-                for run in (first, second)
-            ),
-        )
-        for name in names
-    ]
-    return [task for task in found if task.first and task.second]
 
+    def places(run: StoredRun, name: str) -> NDArray[np.int64]:
+        numbers = [place for place, task in enumerate(run.tasks) if known_as(task.group, task.name) == name]
+        return np.concatenate([run.used.of_task(number) for number in numbers])
 
-def count_pairs(shared: Sequence[tuple[EpisodeRecord, EpisodeRecord]]) -> Pairs:
-    """Return how often both, one or neither succeeded."""
-    outcomes = [(bool(ours.success), bool(theirs.success)) for ours, theirs in shared]
-    return Pairs(*(outcomes.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False))))
+    runs = (first, second)
+    found = [Matched(name, groups[name], runs, *(places(run, name) for run in runs)) for name in names]
+    return [task for task in found if len(task.first) and len(task.second)]

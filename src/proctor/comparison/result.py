@@ -83,7 +83,7 @@ class Comparison:
         second: the run that may be better or worse.
         paired: whether the test goes by shared seeds.
         rows: tasks, then groups of more than one task, then `overall`.
-        disagreements: the shared seeds on which exactly one succeeded.
+        disagreements: the shared seeds on which exactly one succeeded, as many as are listed one by one.
         left_out: shared episodes that one of them could not run.
         circumstances: in what the runs differ besides the policies.
         notes: what a reader should know of the episodes that were compared.
@@ -99,6 +99,12 @@ class Comparison:
     circumstances: Sequence[Circumstance]
     notes: Sequence[str]
     alpha: float
+
+    @property
+    def n_disagreements(self) -> int:
+        """On how many shared seeds exactly one succeeded."""
+        pairs = self.overall.pairs
+        return 0 if pairs is None else pairs.first + pairs.second
 
     @property
     def overall(self) -> Row:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
+import numpy as np
+
+from proctor.benchmarks.protocol import Task
 from proctor.config.files import read_run_settings
-from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor
-from proctor.results import reporting
-from proctor.stats.intervals import Rate, wilson
+from proctor.plan import make_plan, shard_of
+from proctor.stats.intervals import CONFIDENCE, Rate, wilson
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
-from proctor.store.records import EpisodeRecord
-from proctor.store.result import counted
+from proctor.store.outcomes import SUCCESS, Outcomes
+from proctor.store.reading import read_outcomes
 from proctor.store.run_directory import DATABASE
 from proctor.store.videos import video_file
 
@@ -29,17 +30,18 @@ _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
 class StoredRun:
     """What is known of a run.
 
-    `records` are in plan order, errors among them. Of a run that is not complete they are the finished *prefix* of
-    its plan (of each shard's): among the episodes that happen to have ended there are too many quick successes,
-    and a comparison on them would flatter the unfinished run.
+    `used` are the episodes that are compared, errors among them; not those of tasks that report no success. Of a
+    run that is not complete they are the finished *prefix* of its plan (of each shard's): among the episodes that
+    happen to have ended there are too many quick successes, and a comparison on them would flatter the run.
     """
 
     path: Path
     policy: str
     identity: Identity
     tasks: Sequence[Task]
-    records: Sequence[EpisodeRecord]
-    videos: Mapping[EpisodeKey, Path]
+    used: Outcomes
+    directories: Sequence[Path]
+    """Where its episodes lie: the run's own directory, and its shards'."""
     ended: int
     planned: int
     stopped: str | None = None
@@ -52,13 +54,19 @@ class StoredRun:
 
     @property
     def errors(self) -> int:
-        """How many of the records are of episodes that could not be run."""
-        return sum(record.status == "error" for record in self.records)
+        """How many of the used ones could not be run."""
+        return self.used.errors
 
-    def rate(self, confidence: float) -> Rate:
-        """Return the rate over the finished ones of its records."""
-        finished = [record for record in self.records if record.status == "finished"]
-        return wilson(sum(bool(record.success) for record in finished), len(finished), confidence)
+    def rate(self, confidence: float = CONFIDENCE) -> Rate:
+        """Return the rate over the finished ones of them."""
+        return wilson(int(self.used.counts[SUCCESS]), self.used.finished, confidence)
+
+    def video(self, place: int) -> Path | None:
+        """Return the video of an episode of its plan, if it has one."""
+        if not self.used["filmed"][place]:
+            return None
+        found = (video_file(directory, self.used.plan[place].key) for directory in self.directories)
+        return next(filter(None, found), None)
 
 
 def read_run(path: Path) -> StoredRun:
@@ -75,53 +83,47 @@ def _read_run(path: Path) -> StoredRun:
     directories = find_runs([path])
     with as_written_by_proctor(path):
         sources = check_runs(directories, path.absolute())
-        found: dict[EpisodeKey, EpisodeRecord] = {}
-        videos: dict[EpisodeKey, Path] = {}
-        ended: set[EpisodeKey] = set()
+        plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+        shard = _SHARD.fullmatch(path.absolute().name)
+        if shard:
+            plan = shard_of(plan, *map(int, shard.groups()))
+        used, ended = Outcomes(plan), np.zeros(len(plan), bool)
         stopped: str | None = None
         for directory in directories:
-            prefix, keys, rule = _fair(directory, sources.tasks)
-            ended |= keys
+            fair, rule = _fair(directory, sources.tasks)
             stopped = stopped or rule
-            for record in prefix:
-                if record.key not in found or found[record.key].status == "error":
-                    found[record.key] = record
-                    video = video_file(directory, record)
-                    if video is not None:
-                        videos[record.key] = video
-    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
-    shard = _SHARD.fullmatch(path.absolute().name)
-    if shard:
-        plan = shard_of(plan, *map(int, shard.groups()))
-    records = [found[episode.key] for episode in plan if episode.key in found]
-    told = reporting(sources.tasks)
-    if not told:
+            places = plan.places_of(fair.plan)
+            ended[places[fair.at()]] = True
+            used.take_over(fair.first(fair.prefix))
+    found = used.ended
+    told = np.array([task.reports_success for task in sources.tasks], bool)
+    if not told.any():
         raise UsageError(f"{path}: its benchmark reports no success, so there is nothing to compare.")
+    used["state"][~told[plan.numbers]] = 0
     return StoredRun(
         path=path,
         policy=_policy(directories[0]),
         identity=sources.identity,
         tasks=sources.tasks,
-        records=[record for record in records if record.key[:2] in told],
-        videos=videos,
-        ended=len(ended),
-        planned=len(found) if stopped else len(plan),
+        used=used,
+        directories=directories,
+        ended=int(ended.sum()),
+        planned=found if stopped else len(plan),
         stopped=stopped,
     )
 
 
-def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[list[EpisodeRecord], set[EpisodeKey], str | None]:
-    """Return the finished prefix of a directory's own plan, all that has ended there, and what stopped it."""
+def _fair(directory: Path, tasks: Sequence[Task]) -> tuple[Outcomes, str | None]:
+    """Return what has ended of a directory's own plan, and what stopped it."""
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
-        records = {record.key: record for record in table.records()}
         plan = make_plan(tasks, table.meta("n_episodes") or 0, table.meta("identity")["seed"])
-        plan, stopped = list(counted(plan, table)), table.meta("stopped")
-    shard = _SHARD.fullmatch(directory.name)
-    if shard:
-        plan = shard_of(plan, *map(int, shard.groups()))
-    prefix = finished_prefix(plan, records)
-    ended = {episode.key for episode in plan if episode.key in records}
-    return prefix, ended, stopped["rule"] if stopped else None
+        stopped = table.meta("stopped")
+        if stopped is not None:
+            plan = plan[: stopped["episodes"]]
+        shard = _SHARD.fullmatch(directory.name)
+        if shard:
+            plan = shard_of(plan, *map(int, shard.groups()))
+        return read_outcomes(table, plan), stopped["rule"] if stopped else None
 
 
 def _policy(directory: Path) -> str:

@@ -54,7 +54,7 @@ class Coordinator:
         self._feed = feed
         self._hosts = list(hosts)
         self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._tally = Tally(job.plan, ledger.records(), ledger.running())
+        self._tally = Tally(job.before, ledger.running())
         self._headcount = Headcount(*job.crew, usable_cores(), job.on_gpu)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0

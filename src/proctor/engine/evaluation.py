@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.events import RunStart, Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
-from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import ProctorError, StoreError, UsageError
 from proctor.machine.programs import Interrupted
+from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.records import EpisodeRecord
-from proctor.store.result import counted, write_result
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import StoredRecords, read_episodes
+from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 
 
@@ -39,8 +39,7 @@ class Evaluation:
     """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
 
     run: RunDirectory
-    plan: Sequence[Episode]
-    results: Results
+    stored: StoredResult
     info: dict[str, Any]
     stopped_by: signal.Signals | None = None
     error: ProctorError | None = None
@@ -48,9 +47,19 @@ class Evaluation:
     """How many episodes the run's dataset has; 0 where nothing is recorded."""
 
     @property
-    def records(self) -> Sequence[EpisodeRecord]:
-        """The episodes that have ended."""
-        return self.results.records
+    def plan(self) -> Plan:
+        """The episodes that count: all, or those up to where a rule ended the run."""
+        return self.results.ended.plan
+
+    @property
+    def results(self) -> Results:
+        """What the episodes came to."""
+        return self.stored.results
+
+    @property
+    def records(self) -> StoredRecords:
+        """The episodes that have ended, in plan order."""
+        return self.stored.records
 
     @property
     def directory(self) -> Path:
@@ -121,20 +130,20 @@ class Evaluator:
             try:
                 settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
-                return self._nothing(stopped_by=interrupts.first)
+                return Evaluation(self._directory, self._nothing, {}, interrupts.first)
             try:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
-                pending = open_run(table, settled.identity, self._plan, episodes, self._directory.path)
+                before = open_run(table, settled.identity, self._plan, episodes, self._directory.path)
                 table.set_meta("reproducible", settled.reproducible)
                 table.set_meta("tasks", [task.to_wire() for task in self._site.tasks])
                 self._directory.write_config(to_plain(self._settings))
-                staff = self._site.staff(self._plan, pending)
+                staff = self._site.staff(before, before.pending)
                 session = table.begin_session(staff.workers)
                 self._notes.keep_in(table)
-                self._announce(table, settled, staff)
+                self._announce(before, settled, staff)
                 if self._rules is not None:
-                    self._rules.begin(table.records(), pending)
+                    self._rules.begin(before)
             except BaseException:
                 self._site.abandon()
                 raise
@@ -147,19 +156,12 @@ class Evaluator:
             try:
                 table.check()  # whatever else ended the run, this matters more
             except StoreError as gone:
-                return self._nothing(gone)
-            stop = self._rules.decide(table.records()) if self._rules is not None else None
-            table.set_meta("stopped", stop.to_meta() if stop is not None else None)
+                return Evaluation(self._directory, self._nothing, {}, None, gone)
             return self._conclude(table, session, ending, interrupts)
 
-    def _nothing(self, error: ProctorError | None = None, stopped_by: signal.Signals | None = None) -> Evaluation:
-        """Return what an evaluation came to of which nothing is stored."""
-        return Evaluation(self._directory, self._plan, Results(self._site.tasks, []), {}, stopped_by, error)
-
-    def _announce(self, table: EpisodeTable, settled: Settled, staff: Staff) -> None:
+    def _announce(self, before: Outcomes, settled: Settled, staff: Staff) -> None:
         start = RunStart(
-            plan=self._plan,
-            already=table.records(),
+            before=before,
             workers=staff.workers,
             placement=staff.placement,
             policy=self._settings.policy.path or self._settings.policy.type,
@@ -190,19 +192,24 @@ class Evaluator:
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error, recorded = ending.error, 0
-        results = Results(self._site.tasks, [])
-        info: dict[str, Any] = {}
+        stored, info = self._nothing, dict[str, Any]()
         try:
             table.end_session(session, ending.startup, ending.words)
-            results, info = write_result(self._directory, table, self._site.tasks, self._plan)
+            episodes = read_episodes(table, self._plan)
+            stop = self._rules.decide(episodes.ended) if self._rules is not None else None
+            table.set_meta("stopped", stop.to_meta() if stop is not None else None)
+            stored, info = write_result(self._directory, table, self._plan, episodes)
             self._directory.remove_leftovers()
             if self._settings.eval.recording:
                 impatient = interrupts.count > 1 and not interrupts.satisfied
-                recorded = 0 if impatient else assemble(self._directory.path, self._plan, results.records)
+                recorded = 0 if impatient else assemble(self._directory.path, stored.records)
         except ProctorError as problem:
             error = error or problem
-        plan = counted(self._plan, table)
-        return Evaluation(self._directory, plan, results, info, ending.stopped_by, error, recorded)
+        return Evaluation(self._directory, stored, info, ending.stopped_by, error, recorded)
+
+    @property
+    def _nothing(self) -> StoredResult:
+        return nothing_stored(self._directory, self._plan)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.benchmarks.protocol import Episode
+from proctor.plan import Plan
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord, Running
 
 
@@ -15,14 +17,19 @@ from proctor.store.records import EpisodeRecord, Running
 class RunStart:
     """Known before the first episode."""
 
-    plan: Sequence[Episode]
-    already: Sequence[EpisodeRecord]
+    before: Outcomes
+    """What of the plan had ended already."""
     workers: int
     placement: str
     policy: str
     benchmark: str
     directory: Path
     nodes: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        return self.before.plan
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ the same, digest for digest.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
@@ -41,8 +43,9 @@ def run_inline(
     """Run the pending episodes here and store each as it ends."""
     inline = _Inline(job, benchmark, actor)
     queue, held = EpisodeQueue(job.plan, job.pending), None
-    tally, steps = Tally(job.plan, table.records(), table.running()), 0
+    tally, steps = Tally(job.before, table.running()), 0
     failures: Counter[Episode] = Counter()
+    shown = 0.0
     try:
         while not interrupts.count and (episode := queue.take(held)) is not None:
             held = task_key(episode)
@@ -78,7 +81,11 @@ def run_inline(
             steps += record.steps
             for watcher in watchers:
                 watcher.episode(record)
-                watcher.progress(tally.progress(steps, busy=1, workers=1))
+            last = not len(queue) or bool(interrupts.count)
+            if last or time.monotonic() - shown >= TICK:
+                shown, moment = time.monotonic(), tally.progress(steps, busy=1, workers=1)
+                for watcher in watchers:
+                    watcher.progress(moment)
     finally:
         inline.close()
     return Ending(stopped_by=interrupts.first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,14 +13,13 @@ from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.placement import Crew
 from proctor.errors import ProctorError
+from proctor.plan import Plan
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 
 
 class Ledger(Protocol):
-    """Where results go, and what is there already: the run's table, or a node's way to it."""
-
-    def records(self) -> list[EpisodeRecord]:
-        """Return every episode that has ended."""
+    """Where results go: the run's table, or a node's way to it."""
 
     def running(self) -> list[Running]:
         """Return every episode that was started before and has not ended, with how far it had come."""
@@ -41,8 +40,9 @@ class Ledger(Protocol):
 class Job:
     """What is to be done; everything in it is settled."""
 
-    plan: Sequence[Episode]
-    pending: Sequence[Episode]
+    pending: Plan
+    before: Outcomes
+    """What of the plan had ended already."""
     crew: Crew
     recipe: WorkerRecipe
     eval: RunSettings
@@ -54,6 +54,11 @@ class Job:
     """Whether a GPU draws, or answers for the policy."""
     place: str = ""
     """What the names of its workers begin with, where workers of several shards will meet in one run."""
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        return self.before.plan
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ from proctor.engine.site import Settled, Staff
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
+from proctor.plan import Plan
 from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
+from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 
 
@@ -73,16 +75,16 @@ class ThisMachine:
             self._bell = new_bell(stack)
         return Settled(self._ready.identity, self._served.spec.reproducible, self._ready.notes)
 
-    def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
+    def staff(self, before: Outcomes, pending: Plan) -> Staff:
         """Decide how many workers there are, and whether the policy runs in them."""
         crew = self._crew(pending)
         self._served = self._preparation.place(self._served, pending, crew.start)
         if self._served.is_copied:
             crew = Crew(crew.start, crew.start)  # each more would load the policy again
-        self._job = self._make_job(plan, pending, crew)
+        self._job = self._make_job(before, pending, crew)
         return Staff(crew.start, self._placement())
 
-    def _crew(self, pending: Sequence[Episode]) -> Crew:
+    def _crew(self, pending: Plan) -> Crew:
         asked = self._settings.eval.batch_size if self._settings.eval.use_async_envs else 1
         return crew_size(
             asked,
@@ -100,7 +102,7 @@ class ThisMachine:
             return "thread"
         return "central" if self._served.hosts else "worker"
 
-    def _make_job(self, plan: Sequence[Episode], pending: Sequence[Episode], crew: Crew) -> Job:
+    def _make_job(self, before: Outcomes, pending: Plan, crew: Crew) -> Job:
         s, directory, videos = self._settings, self._directory, self._ready.videos
 
         # Without `self`, which holds the job: a circle would keep the hosts' memory until it is collected.
@@ -113,8 +115,8 @@ class ThisMachine:
             return directory.recording(episode.task, episode.index) if s.eval.recording else None
 
         return Job(
-            plan=plan,
-            pending=pending if self._feed is None else [],
+            pending=pending if self._feed is None else pending[:0],
+            before=before,
             crew=crew,
             recipe=self._preparation.recipe(self._ready, self._served),
             eval=s.eval,

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from proctor.config.files import read_run_settings
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.plan import make_plan
 from proctor.errors import UsageError
+from proctor.plan import make_plan
 from proctor.recording.assembly import INSTALL, assemble, can_record, recover
 from proctor.recording.sources import Source
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
-from proctor.store.result import counted, write_result
+from proctor.store.result import write_result
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
@@ -66,15 +66,12 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         table = stack.enter_context(target.table())
         left_out = take_over(sources, target, table)
         target.write_config(tree)
-        results, info = write_result(target, table, sources.tasks, plan)
-        in_dataset = assemble(target.path, plan, results.records, runs) if recorded else 0
-        kept = counted(plan, table)
-    ended = {record.key for record in results.records}
+        stored, info = write_result(target, table, plan)
+        in_dataset = assemble(target.path, stored.records, runs) if recorded else 0
     missing: dict[str, list[int]] = defaultdict(list)
-    for episode in kept:
-        if episode.key not in ended:
-            missing[episode.task.name].append(episode.index)
-    evaluation = Evaluation(target, kept, results, info, recorded=in_dataset)
+    for episode in stored.results.ended.missing:
+        missing[episode.task.name].append(episode.index)
+    evaluation = Evaluation(target, stored, info, recorded=in_dataset)
     return Merged(evaluation, runs, sources.twice, dict(missing), left_out)
 
 

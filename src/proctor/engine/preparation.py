@@ -12,7 +12,7 @@ from typing import Any
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.processors import processors_for, spec_behind
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
 from proctor.config.wire import to_plain
@@ -21,7 +21,6 @@ from proctor.engine.crew import WorkerRecipe
 from proctor.engine.hosts import HostProcess, HostRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import choose_placement
-from proctor.engine.plan import make_plan, repeats_note
 from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
@@ -35,6 +34,7 @@ from proctor.machine.versions import (
     numeric_environment,
     own_hash_seed,
 )
+from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.identity import (
     Identity,
@@ -201,14 +201,14 @@ class Preparation:
             for number, device in enumerate(devices)
         ]
 
-    def place(self, served: Served, pending: Sequence[Episode], workers: int) -> Served:
+    def place(self, served: Served, pending: Plan, workers: int) -> Served:
         """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
         asked = self._policy_settings.placement
         elsewhere = self._policy_settings.python or self._settings.env.python
         if not served.hosts or asked == "central" or (asked == "auto" and elsewhere):
             return served  # what the policy needs is in its own interpreter
         if asked == "auto":
-            asks = sum(episode.task.max_steps for episode in pending) / (served.spec.action_steps or 1)
+            asks = pending.most_steps / (served.spec.action_steps or 1)
             cost = served.hosts[0].cost if len(served.hosts) == 1 else None
             asked = choose_placement(cost, asks, workers, usable_cores(), available_memory() // 2)
         if asked == "central":

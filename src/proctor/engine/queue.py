@@ -7,13 +7,21 @@ while episodes remain.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Episode
+from proctor.plan import Plan
+from proctor.store.records import MOST_EPISODES
 
 TaskKey = tuple[str, int]
+
+NOTHING = MOST_EPISODES
+"""The head of a task of which no episode waits: behind every place."""
 
 LEAST_ROUNDS = 2
 MOST_BUILDING = 0.05
@@ -34,23 +42,25 @@ class EpisodeQueue:
         max_open_tasks: how many tasks may be in flight at once; 0: no limit.
     """
 
-    def __init__(self, plan: Sequence[Episode], pending: Iterable[Episode], max_open_tasks: int = 0) -> None:
-        self._place = {episode.key: place for place, episode in enumerate(plan)}
-        self._waiting: dict[TaskKey, list[tuple[int, Episode]]] = {}
-        for episode in pending:
-            self.put_back(episode)
-        self._tasks = max(1, len({task_key(episode) for episode in plan}))
+    def __init__(self, plan: Plan, pending: Iterable[Episode], max_open_tasks: int = 0) -> None:
+        self._plan = plan
+        self._waiting = {key: _Waiting(places) for key, places in _by_task(plan, pending)}
+        self._length = sum(map(len, self._waiting.values()))
+        self._tasks = max(1, len(plan.tasks))
         self._window = LEAST_ROUNDS * self._tasks
         self._max_open = max_open_tasks
         self._in_flight: Counter[TaskKey] = Counter()
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return self._length
 
     def put_back(self, episode: Episode) -> None:
         """Add an episode at its place of the plan: a new one, or one whose attempt came to nothing."""
-        entry = (self._place[episode.key], episode)
-        insort(self._waiting.setdefault(task_key(episode), []), entry, key=lambda item: item[0])
+        place = self._plan.place_of(episode.key)
+        if place is None:
+            raise KeyError(episode.key)
+        self._waiting[task_key(episode)].put_back(place)
+        self._length += 1
 
     def set_costs(self, build_seconds: float, episode_seconds: float) -> None:
         """Tell what a switch and an episode cost, so that workers stay with a task for long enough."""
@@ -59,7 +69,11 @@ class EpisodeQueue:
 
     def take(self, held: TaskKey | None) -> Episode | None:
         """Return the next episode for a worker that has a simulator for `held`, or `None`: it must wait."""
-        heads = {key: entries[0][0] for key, entries in self._waiting.items() if entries and self._may_open(key)}
+        heads = {
+            key: waiting.head
+            for key, waiting in self._waiting.items()
+            if waiting.head != NOTHING and self._may_open(key)
+        }
         if not heads:
             return None
         limit = min(heads.values()) + self._window
@@ -74,11 +88,45 @@ class EpisodeQueue:
         self._in_flight[task_key(episode)] -= 1
 
     def _hand_out(self, key: TaskKey) -> Episode:
-        _, episode = self._waiting[key].pop(0)
+        self._length -= 1
         self._in_flight[key] += 1
-        return episode
+        return self._plan[self._waiting[key].take()]
 
     def _may_open(self, key: TaskKey) -> bool:
         if not self._max_open or self._in_flight[key] > 0:
             return True
         return sum(count > 0 for count in self._in_flight.values()) < self._max_open
+
+
+class _Waiting:
+    """The places of one task's episodes: those that nobody has had yet, in order, and those that came back."""
+
+    def __init__(self, places: NDArray[np.int64]) -> None:
+        self._fresh, self._next = places, 0
+        self._returned: list[int] = []
+        self.head = int(places[0]) if len(places) else NOTHING
+
+    def __len__(self) -> int:
+        return len(self._fresh) - self._next + len(self._returned)
+
+    def put_back(self, place: int) -> None:
+        heappush(self._returned, place)
+        self.head = min(place, self.head)
+
+    def take(self) -> int:
+        taken = self.head
+        if self._returned and self._returned[0] == taken:
+            heappop(self._returned)
+        else:
+            self._next += 1
+        fresh = int(self._fresh[self._next]) if self._next < len(self._fresh) else NOTHING
+        self.head = min(fresh, self._returned[0]) if self._returned else fresh
+        return taken
+
+
+def _by_task(plan: Plan, pending: Iterable[Episode]) -> Iterator[tuple[TaskKey, NDArray[np.int64]]]:
+    keys = [(task.group, task.task_id) for task in plan.all_tasks]
+    places = np.sort(plan.places_of(pending))
+    order = np.argsort(plan.numbers[places], kind="stable")
+    counts = np.bincount(plan.numbers[places], minlength=len(plan.all_tasks))
+    yield from zip(keys, np.split(places[order], np.cumsum(counts)[:-1]), strict=True)

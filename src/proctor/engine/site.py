@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.benchmarks.protocol import Task
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
+from proctor.plan import Plan
 from proctor.store.identity import Identity
+from proctor.store.outcomes import Outcomes
 
 
 class Settled(NamedTuple):
@@ -56,8 +58,8 @@ class Site(Protocol):
             Interrupted: a signal came first.
         """
 
-    def staff(self, plan: Sequence[Episode], pending: Sequence[Episode]) -> Staff:
-        """Decide who runs the pending episodes of the plan."""
+    def staff(self, before: Outcomes, pending: Plan) -> Staff:
+        """Decide who runs the pending episodes of a plan of which some have ended before."""
 
     def run(self, ledger: Ledger, watchers: Sequence[Watcher], interrupts: Interrupts) -> Ending:
         """Run the pending episodes and put each into the ledger the moment it ends."""

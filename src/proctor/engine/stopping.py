@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.contents import by_content
 from proctor.config.settings import Settings
@@ -23,9 +25,11 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ledger
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor
+from proctor.plan import Plan
 from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
 from proctor.store.episodes import EpisodeTable
+from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
 
@@ -81,15 +85,15 @@ class Precise:
 class Better:
     """`--eval.until_better_than=RUN`."""
 
-    def __init__(self, name: str, theirs: Mapping[EpisodeKey, bool | None], tasks: int) -> None:
+    def __init__(self, name: str, theirs: Outcomes, tasks: int) -> None:
         self.text = f"better than {name}"
         self._theirs = theirs
-        self._chances = sum(outcome is False for outcome in self._theirs.values())
+        self._chances = int(theirs.counts[FAILURE])
         self._rule = BetterRule(tasks)
 
     def add(self, episode: Episode, success: bool | None) -> dict[str, Any] | None:
         """Stop when it is shown who succeeds more often, or when that can no longer be shown."""
-        theirs = self._theirs.get(episode.key)
+        theirs = _SUCCESS[self._theirs.state(episode.key)]
         self._chances -= theirs is False
         decision = self._rule.add(success, theirs, self._chances)
         if decision is None:
@@ -104,24 +108,22 @@ class Better:
         }
 
 
-def _outcomes(directory: Path, env_type: str, plan: Sequence[Episode]) -> dict[EpisodeKey, bool | None]:
+def _outcomes(directory: Path, env_type: str, plan: Plan) -> Outcomes:
     """Return how the rival ended the episodes that both have: the same task, index and seed."""
     run = RunDirectory(directory.expanduser())
+    shared = Outcomes(plan)
     try:
         if not run.holds_a_run():
             raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
         with as_written_by_proctor(run.path), EpisodeTable(run.path / DATABASE, read_only=True) as table:
-            records = {record.key: record for record in table.records()}
+            for row in table.episodes():
+                place = plan.place_of(EpisodeKey(row.task_group, row.task_id, row.episode_index))
+                if place is not None and (row.task, row.seed) == (plan[place].task.name, plan[place].seed):
+                    shared.add(row, {})
             _check_rival(directory, table, env_type, plan)
     except StoreError as error:
         raise UsageError(f"--eval.until_better_than={directory}: {error.__cause__ or error}") from error
-    shared = {
-        episode.key: record.success
-        for episode in plan
-        if (record := records.get(episode.key)) is not None
-        and (record.task, record.seed) == (episode.task.name, episode.seed)
-    }
-    if not any(outcome is not None for outcome in shared.values()):
+    if not len(shared.at(SUCCESS, FAILURE)):
         raise UsageError(
             f"--eval.until_better_than={directory} shares no finished episode with this plan: "
             "use its tasks and its --seed."
@@ -129,7 +131,7 @@ def _outcomes(directory: Path, env_type: str, plan: Sequence[Episode]) -> dict[E
     return shared
 
 
-def _check_rival(directory: Path, table: EpisodeTable, env_type: str, plan: Sequence[Episode]) -> None:
+def _check_rival(directory: Path, table: EpisodeTable, env_type: str, plan: Plan) -> None:
     """Refuse a rival that had other chances: another benchmark, or other step limits. A rule could not tell."""
     benchmark = (table.meta("identity") or {}).get("env", {}).get("type")
     if benchmark != by_content(env_type):
@@ -137,7 +139,7 @@ def _check_rival(directory: Path, table: EpisodeTable, env_type: str, plan: Sequ
             f"--eval.until_better_than={directory} is of another benchmark, or of one that has changed."
         )
     limits = {task["name"]: task["max_steps"] for task in table.meta("tasks") or ()}
-    for task in {episode.task for episode in plan}:
+    for task in plan.tasks:
         if limits.get(task.name, task.max_steps) != task.max_steps:
             raise UsageError(
                 f"--eval.until_better_than={directory}: {task.name} had {limits[task.name]} steps there and has "
@@ -153,10 +155,9 @@ class StopRules:
         make: makes the rules, which know nothing yet.
     """
 
-    def __init__(self, plan: Sequence[Episode], make: Callable[[], Sequence[Rule]]) -> None:
+    def __init__(self, plan: Plan, make: Callable[[], Sequence[Rule]]) -> None:
         self._plan, self._make = plan, make
-        self._place = {episode.key: place for place, episode in enumerate(plan)}
-        self._ended: dict[EpisodeKey, EpisodeRecord] = {}
+        self._states = bytearray(len(plan))
         self._start_over()
 
     def _start_over(self) -> None:
@@ -164,18 +165,32 @@ class StopRules:
         self._length = 0
         self.stop: Stop | None = None
 
-    def begin(self, records: Iterable[EpisodeRecord], pending: Iterable[Episode]) -> None:
-        """Take what earlier sessions stored. An error that this one will try again has not ended yet."""
-        again = {episode.key for episode in pending}
-        self.add(record for record in records if record.key not in again)
+    def begin(self, before: Outcomes) -> None:
+        """Take what earlier sessions stored. An error has not ended yet: this session will try it again."""
+        states = before["state"]
+        self._states[:] = np.where(states == ERROR, 0, states).tobytes()
+        self._look()
 
     def add(self, records: Iterable[EpisodeRecord]) -> None:
         """Take what has ended; sets `stop` once a rule says so. If a record replaces another, all is read anew."""
-        new = {record.key: record for record in records if record.key in self._place}
-        read = [key for key in new if self._place[key] < self._length]
-        if any(_outcome(new[key]) != _outcome(self._ended[key]) for key in read):
-            self._start_over()
-        self._ended.update(new)
+        for record in records:
+            place = self._plan.place_of(record.key)
+            if place is None:
+                continue
+            state = state_of(record.status, record.success)
+            if place < self._length and _SUCCESS[state] != _SUCCESS[self._states[place]]:
+                self._start_over()
+            self._states[place] = state
+        self._look()
+
+    def decide(self, ended: Outcomes) -> Stop | None:
+        """Return where a run in which these have ended stops."""
+        fresh = StopRules(self._plan, self._make)
+        fresh._states[:] = ended["state"].tobytes()
+        fresh._look()
+        return fresh.stop
+
+    def _look(self) -> None:
         if self.stop is not None:
             return
         for episode, success in self._news():
@@ -186,22 +201,15 @@ class StopRules:
             if self.stop is not None:
                 return
 
-    def decide(self, records: Iterable[EpisodeRecord]) -> Stop | None:
-        """Return where a run with these records stops."""
-        fresh = StopRules(self._plan, self._make)
-        fresh.add(records)
-        return fresh.stop
-
     def _news(self) -> Iterator[tuple[Episode, bool | None]]:
-        while self._length < len(self._plan) and self._plan[self._length].key in self._ended:
-            episode = self._plan[self._length]
+        while self._length < len(self._plan) and self._states[self._length]:
+            place = self._length
             self._length += 1
-            # `None` of an error, and of a task that does not report success: neither says anything.
-            yield episode, _outcome(self._ended[episode.key])
+            yield self._plan[place], _SUCCESS[self._states[place]]
 
 
-def _outcome(record: EpisodeRecord) -> bool | None:
-    return record.success if record.status == "finished" else None
+_SUCCESS: Mapping[int, bool | None] = {0: None, ERROR: None, UNKNOWN: None, FAILURE: False, SUCCESS: True}
+"""What a state says to a rule: an error, and a task that does not report success, say nothing."""
 
 
 class RuledLedger:
@@ -209,10 +217,6 @@ class RuledLedger:
 
     def __init__(self, ledger: Ledger, rules: StopRules, interrupts: Interrupts) -> None:
         self._ledger, self._rules, self._interrupts = ledger, rules, interrupts
-
-    def records(self) -> list[EpisodeRecord]:
-        """Return what has ended."""
-        return self._ledger.records()
 
     def running(self) -> list[Running]:
         """Return what was started before and has not ended."""
@@ -237,13 +241,13 @@ class RuledLedger:
         self._ledger.check()
 
 
-def rules_for(settings: Settings, plan: Sequence[Episode]) -> StopRules | None:
+def rules_for(settings: Settings, plan: Plan) -> StopRules | None:
     """Return the rules of a run, if it has any. Raises `UsageError` if its rival cannot be compared with it."""
     bound, other = wanted_precision(settings), rival(settings)
     if bound is None and other is None:
         return None
-    tasks = len({(episode.task.group, episode.task.task_id) for episode in plan})
-    if not any(episode.task.reports_success for episode in plan):
+    tasks = len(plan.tasks)
+    if not any(task.reports_success for task in plan.tasks):
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than need a success rate, and this benchmark reports no "
             "success. If it does, name the entry of info: --env.success_key=NAME."

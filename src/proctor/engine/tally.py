@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.engine.events import Progress
-from proctor.results import Counter
+from proctor.results import Results, reporting, started_rate
+from proctor.stats.intervals import Rate
+from proctor.store.outcomes import ERROR, SUCCESS, Outcomes, state_of
 from proctor.store.records import EpisodeRecord, Running
 
 SHORT_EPISODE = 0.5
@@ -18,24 +19,26 @@ class Tally:
     """Sums over a run.
 
     Args:
-        plan: the whole plan.
-        before: the episodes that ended in earlier sessions.
+        before: the episodes that ended in earlier sessions, of the whole plan.
         cut_short: those that were running when earlier sessions ended, and how far they had come.
     """
 
-    def __init__(
-        self, plan: Sequence[Episode], before: Iterable[EpisodeRecord], cut_short: Iterable[Running] = ()
-    ) -> None:
-        self._total = len(plan)
-        self._counter = Counter({episode.task: None for episode in plan})
-        self._running = dict(cut_short)
-        self._errors: dict[EpisodeKey, bool] = {}
+    def __init__(self, before: Outcomes, cut_short: Iterable[Running] = ()) -> None:
+        self._plan = before.plan
+        self._reporting = reporting(self._plan.tasks)
+        self._states = bytearray(before["state"].tobytes())
+        self._ended, self._errors = before.ended, before.errors
+        self._endings = Results(before).endings(self._reporting)
+        self._running = {key: steps for key, steps in cut_short if not before.state(key)}
         self._began = time.monotonic()
         self._episode_seconds = 0.0
         self.finished = 0
         self.build_seconds = 0.0
-        for record in before:
-            self._count(record)
+
+    def knows(self, record: EpisodeRecord) -> bool:
+        """Whether it has been told of this ending before, or of a better one."""
+        place = self._plan.place_of(record.key)
+        return place is not None and self._states[place] > (0 if record.status == "error" else ERROR)
 
     def add(self, record: EpisodeRecord) -> None:
         """Note an episode that ended in this session and is durable."""
@@ -56,15 +59,16 @@ class Tally:
     def progress(self, steps: int, busy: int, workers: int, running: Iterable[Running] = ()) -> Progress:
         """Return this moment, for whoever watches; `running` are the episodes in flight."""
         for key, age in running:
-            if self._errors.get(key) is not False:  # what is told of it may be older than its end
+            place = self._plan.place_of(key)
+            if place is None or self._states[place] <= ERROR:  # what is told of it may be older than its end
                 # One that starts again comes to where it was: what was seen of it before still holds.
                 self._running[key] = max(age, self._running.get(key, 0))
         started = [Running(key, age) for key, age in self._running.items()]
         return Progress(
-            ended=len(self._errors),
-            total=self._total,
-            errors=sum(self._errors.values()),
-            rate=self._counter.rate(started) if self._counter.reports_success else None,
+            ended=self._ended,
+            total=len(self._plan),
+            errors=self._errors,
+            rate=self._rate(started) if self._reporting else None,
             running=started,
             steps=steps,
             seconds=time.monotonic() - self._began,
@@ -73,7 +77,18 @@ class Tally:
             episodes_here=self.finished,
         )
 
+    def _rate(self, started: Iterable[Running]) -> Rate:
+        return started_rate(self._endings, [one.steps for one in started if one.key[:2] in self._reporting])
+
     def _count(self, record: EpisodeRecord) -> None:
-        self._errors[record.key] = record.status == "error"
-        self._running.pop(record.key, None)
-        self._counter.add(record)
+        key = record.key
+        self._running.pop(key, None)
+        place = self._plan.place_of(key)
+        if place is None or self._states[place] > ERROR:
+            return
+        state = state_of(record.status, record.success)
+        self._ended += self._states[place] == 0
+        self._errors += (state == ERROR) - (self._states[place] == ERROR)
+        self._states[place] = state
+        if state != ERROR and key[:2] in self._reporting:
+            self._endings.add(record.steps, state == SUCCESS)

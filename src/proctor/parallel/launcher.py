@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.settings import RunSettings
 from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
@@ -19,6 +18,7 @@ from proctor.engine.job import Ending
 from proctor.engine.tally import Tally
 from proctor.errors import ProctorError, RunError
 from proctor.parallel.shard import Event, ShardProcess, ShardRecipe, judge
+from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord
 
 LATE = 30.0
@@ -29,8 +29,8 @@ LATE = 30.0
 class Order:
     """What the launcher is to do; everything in it is settled."""
 
-    plan: Sequence[Episode]
-    already: Sequence[EpisodeRecord]
+    before: Outcomes
+    """What of the plan had ended already."""
     shards: Sequence[ShardRecipe]
     """Those that have something left to do."""
     eval: RunSettings
@@ -43,8 +43,7 @@ class Launcher:
 
     def __init__(self, order: Order, watcher: Watcher, interrupts: Interrupts) -> None:
         self._order, self._watcher, self._interrupts = order, watcher, interrupts
-        self._tally = Tally(order.plan, order.already)
-        self._known: dict[EpisodeKey, str] = {record.key: record.status for record in order.already}
+        self._tally = Tally(order.before)
         self._running: dict[str, ShardProcess] = {}
         self._deaths: dict[str, int] = {}
         self._steps_of_the_gone = 0
@@ -101,9 +100,8 @@ class Launcher:
 
     def _note_records(self, shard: ShardProcess, records: Iterable[EpisodeRecord]) -> None:
         for record in records:
-            if self._known.get(record.key) in (record.status, "finished"):
+            if self._tally.knows(record):
                 continue
-            self._known[record.key] = record.status
             self._deaths.pop(shard.recipe.name, None)
             self._tally.add(record)
             self._watcher.episode(record)
@@ -115,12 +113,13 @@ class Launcher:
         if self._running.get(recipe.name) is not shard:
             return
         self._on_words(shard)
-        self._note_records(shard, recipe.records())  # one that was killed may have stored more than it told
         del self._running[recipe.name]
         self._unwatch(shard.pipe, shard.pidfd)
         self._steps_of_the_gone += shard.steps
         code = shard.reap()
         outcome, kind = judge(code, shard.result)
+        if outcome != "done":
+            self._note_records(shard, recipe.records())  # it may have stored more than it told
         if outcome == "done" or (self._stop_deadline is not None and not shard.complained):
             shard.drop_log()
         elif outcome == "hopeless" or self._stop_deadline is not None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.files import CONFIG_FILE
 from proctor.config.interpreter import package_environment
 from proctor.config.settings import Settings
@@ -17,19 +16,19 @@ from proctor.engine.events import RunStart, Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
-from proctor.engine.plan import make_plan, shard_of
 from proctor.engine.preparation import Preparation
 from proctor.errors import ProctorError, UsageError
 from proctor.machine.programs import Interrupted
 from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish
 from proctor.parallel.shard import ShardRecipe
+from proctor.plan import make_plan, shard_of
 from proctor.recording.assembly import check_can_record
-from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import Outcomes
+from proctor.store.result import nothing_stored
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
 
 LOCK = "launcher.lock"
@@ -91,48 +90,42 @@ class _Parallel:
                 settled = settling.settle(self._preparation, interrupts)
             except Interrupted:
                 return self._nothing(Ending(interrupts.first))
-            already = self._already(settled)
-            self._check_not_serial(settled.shards, already)
+            before = self._already(settled)
+            self._check_not_serial(settled.shards, before)
             self._target.write_config(to_plain(self._settings))
-            ending = self._launch(settled, already, interrupts)
+            ending = self._launch(settled, before, interrupts)
             return self._merge(ending)
 
-    def _already(self, settled: Settled) -> dict[EpisodeKey, EpisodeRecord]:
+    def _already(self, settled: Settled) -> Outcomes:
         """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
 
         Raises:
             IdentityError: they are another run's.
         """
-        found: dict[EpisodeKey, EpisodeRecord] = {}
-        planned = {episode.key for episode in self._plan}
+        found = Outcomes(self._plan)
         for run in self._earlier:
             with EpisodeTable(run.path / DATABASE, read_only=True) as table:
                 if table.meta("identity") is not None:
                     check_continues(table, settled.identity, self._settings.eval.n_episodes, run.path)
-                for record in table.records():
-                    if record.key in planned and (record.key not in found or record.status == "finished"):
-                        found[record.key] = record
+                for row in table.episodes():
+                    found.add(row, {})
         return found
 
-    def _check_not_serial(self, shards: int, already: dict[EpisodeKey, EpisodeRecord]) -> None:
-        if shards > 1 and self._earlier == [self._target] and len(_finished(already)) < len(self._plan):
+    def _check_not_serial(self, shards: int, before: Outcomes) -> None:
+        if shards > 1 and self._earlier == [self._target] and len(before.pending):
             raise UsageError(
                 f"{self._target.path} holds a run of one process, whose episodes shards would run again. "
                 f"Go on with it: proctor eval --resume={self._target.path}"
             )
 
-    def _launch(
-        self, settled: Settled, already: dict[EpisodeKey, EpisodeRecord], interrupts: Interrupts
-    ) -> Ending:
-        finished = _finished(already)
-        shards = [self._recipe(settled, number) for number in range(settled.shards)]
-        left = [shard for shard in shards if any(episode.key not in finished for episode in shard.plan)]
+    def _launch(self, settled: Settled, before: Outcomes, interrupts: Interrupts) -> Ending:
+        waiting = set((self._plan.places_of(before.pending) % settled.shards).tolist())
+        left = [self._recipe(settled, number) for number in range(settled.shards) if number in waiting]
         for shard in left:
             shard.run.begin(settled.identity)
         self._watcher.started(
             RunStart(
-                plan=self._plan,
-                already=list(already.values()),
+                before=before,
                 workers=sum(min(settled.workers, len(shard.plan)) for shard in left),
                 placement="shards",
                 policy=self._settings.policy.path or self._settings.policy.type,
@@ -140,7 +133,7 @@ class _Parallel:
                 directory=self._target.path,
             )
         )
-        order = Order(self._plan, list(already.values()), left, self._settings.eval, settled.notes)
+        order = Order(before, left, self._settings.eval, settled.notes)
         try:
             return Launcher(order, self._watcher, interrupts).run()
         finally:
@@ -180,8 +173,8 @@ class _Parallel:
         return replace(merged, stopped_by=ending.stopped_by, error=ending.error)
 
     def _nothing(self, ending: Ending) -> Evaluation:
-        results = Results(self._preparation.facts.tasks, [])
-        return Evaluation(self._target, self._plan, results, {}, ending.stopped_by, ending.error)
+        nothing = nothing_stored(self._target, self._plan)
+        return Evaluation(self._target, nothing, {}, ending.stopped_by, ending.error)
 
 
 def earlier_runs(target: RunDirectory) -> list[RunDirectory]:
@@ -205,7 +198,3 @@ def check_count(target: RunDirectory, earlier: Sequence[RunDirectory], asked: in
         f"{target.path} holds shards of another count: {names}. Use the same --num-shards, or finish them in one "
         f"process: proctor merge {target.path}, then proctor eval --resume={target.path}"
     )
-
-
-def _finished(already: dict[EpisodeKey, EpisodeRecord]) -> set[EpisodeKey]:
-    return {key for key, record in already.items() if record.status == "finished"}

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.engine.waiting import wait_readable
@@ -29,6 +29,7 @@ from proctor.errors import (
     UsageError,
 )
 from proctor.machine.processes import exit_code, kill_group
+from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
@@ -45,18 +46,17 @@ class ShardRecipe:
 
     name: str
     run: RunDirectory
-    plan: Sequence[Episode]
+    plan: Plan
     flags: Sequence[str]
     environment: Mapping[str, str]
     log: Path
 
-    def records(self) -> list[EpisodeRecord]:
-        """Return what is stored of it by now."""
-        try:
-            with EpisodeTable(self.run.path / DATABASE, read_only=True) as table:
-                return table.records()
-        except StoreError:
-            return []  # it has not begun yet
+    def records(self) -> Iterator[EpisodeRecord]:
+        """Go through what is stored of it by now."""
+        path = self.run.path / DATABASE
+        # One that cannot be read has not begun yet.
+        with contextlib.suppress(StoreError), EpisodeTable(path, read_only=True) as table:
+            yield from table.records()
 
 
 class ShardProcess:

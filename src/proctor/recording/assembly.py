@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.errors import StoreError, UsageError
 from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
-from proctor.recording.sources import DATASET, PIECES, Digests, Kind, Recorded, Source
+from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
 from proctor.store.records import EpisodeRecord
 
 INSTALL = "pip install 'proctor[recording]'"
@@ -41,10 +40,10 @@ def check_can_record(env_python: str | None) -> None:
             raise UsageError(f"--eval.recording needs av in --env.python too. Run: {env_python} -m pip install av")
 
 
-def assemble(
-    run: Path, plan: Sequence[Episode], records: Sequence[EpisodeRecord], others: Sequence[Path] = ()
-) -> int:
+def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path] = ()) -> int:
     """Make the dataset of a run from what was recorded in it, and in `others`; returns how many episodes it has.
+
+    The episodes are in the order of `records`, which is the plan's.
 
     An earlier dataset of the run is replaced, never changed: what is there is whole at any moment.
 
@@ -55,11 +54,10 @@ def assemble(
     sources = [Source(place) for place in dict.fromkeys((run, *others))]
     if all(source.is_empty for source in sources):
         return 0
-    digests = {record.key: record.digests for record in records if record.status == "finished"}
     new = run / _NEW
     try:
         new.mkdir()
-        count = _write(new, _recorded(sources, plan, digests))
+        count = _write(new, _recorded(sources, records))
         _replace(run)
     except Exception as error:  # whatever it is, the run's results are stored and must be shown
         shutil.rmtree(new, ignore_errors=True)
@@ -83,12 +81,10 @@ def recover(run: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _recorded(
-    sources: Sequence[Source], plan: Sequence[Episode], digests: dict[EpisodeKey, Digests]
-) -> Iterator[Recorded]:
-    for episode in plan:
-        if episode.key in digests:
-            found = (source.find(episode.key, digests[episode.key]) for source in sources)
+def _recorded(sources: Sequence[Source], records: Iterable[EpisodeRecord]) -> Iterator[Recorded]:
+    for record in records:
+        if record.status == "finished":
+            found = (source.find(record.key, record.digests) for source in sources)
             recorded = next((one for one in found if one is not None), None)
             if recorded is not None:
                 yield recorded

@@ -16,6 +16,7 @@ from proctor.comparison.runs import StoredRun
 from proctor.report.console import count, printable
 from proctor.report.summary import TASKS_FOR_OTHERS, interval
 from proctor.stats.intervals import Estimate
+from proctor.stats.paired import NO_PAIRS
 
 _STYLES: dict[Verdict, str] = {"better": "green", "worse": "red", "cannot tell": "dim"}
 _MOST_SEEDS = 8
@@ -83,7 +84,7 @@ def scope(one: Comparison, first: str, second: str) -> str:
     if one.paired:
         return (
             f"{second} against {first}: {count(one.overall.episodes, 'shared episode')} (task, index and seed)"
-            f"{left_out}; they disagree on {len(one.disagreements)}."
+            f"{left_out}; they disagree on {one.n_disagreements}."
         )
     return (
         f"{second} against {first}: {one.overall.second.episodes} against {one.overall.first.episodes} episodes, "
@@ -158,17 +159,24 @@ def asides(one: Comparison, tests: int) -> Iterator[str]:
 
 
 def _seeds(one: Comparison, first: str, second: str) -> Iterator[str]:
-    for winner, name, other in (("second", second, first), ("first", first, second)):
+    pairs = one.overall.pairs or NO_PAIRS
+    for winner, wins, name, other in (
+        ("second", pairs.second, second, first),
+        ("first", pairs.first, first, second),
+    ):
         seeds = [found for found in one.disagreements if found.winner == winner]
         if not seeds:
             continue
-        yield f"Only {name} succeeded, {other} did not ({len(seeds)}):"
+        yield f"Only {name} succeeded, {other} did not ({wins}):"
         for found in seeds[:_MOST_SEEDS]:
             yield f"  {found.task} episode {found.episode_index} (seed {found.seed})"
             for whose, video in videos(found, first, second):
                 yield f"{_VIDEO}{whose} {video}"
-        if len(seeds) > _MOST_SEEDS:
-            yield f"  and {len(seeds) - _MOST_SEEDS} more; --json has all"
+        if wins > _MOST_SEEDS:
+            has = (
+                "all" if one.n_disagreements == len(one.disagreements) else f"the first {len(one.disagreements):,}"
+            )
+            yield f"  and {wins - _MOST_SEEDS} more; --json has {has}"
 
 
 def videos(found: Disagreement, first: str, second: str) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from proctor.report.comparison import (
 
 _SIGNS = {"better": "✅ better", "worse": "❌ worse", "cannot tell": "cannot tell"}
 _OPEN_TABLE = 10
+_MOST_SEEDS = 1000
 
 
 def as_markdown(found: Comparisons) -> str:
@@ -68,9 +69,7 @@ def _comparison(one: Comparison, first: str, second: str, found: Comparisons) ->
         yield line
         yield ""
     if one.disagreements:
-        yield from _folded(
-            f"{len(one.disagreements)} seeds on which they disagree", list(_seeds(one, first, second))
-        )
+        yield from _folded(f"{one.n_disagreements} seeds on which they disagree", list(_seeds(one, first, second)))
 
 
 def _table(one: Comparison, first: str, second: str) -> Iterator[str]:
@@ -95,7 +94,7 @@ def _table(one: Comparison, first: str, second: str) -> Iterator[str]:
 def _seeds(one: Comparison, first: str, second: str) -> Iterator[str]:
     yield _line("task", "episode", "seed", "succeeded", "videos")
     yield _rule(5, 5)
-    for found in one.disagreements:
+    for found in one.disagreements[:_MOST_SEEDS]:
         yield _line(
             found.task,
             str(found.episode_index),
@@ -103,6 +102,9 @@ def _seeds(one: Comparison, first: str, second: str) -> Iterator[str]:
             first if found.winner == "first" else second,
             ", ".join(f"{whose}: `{video}`" for whose, video in videos(found, first, second)),
         )
+    more = one.n_disagreements - _MOST_SEEDS
+    if more > 0:
+        yield _line(f"and {more} more", "", "", "", "")
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ def write_run_report(evaluation: Evaluation) -> Written:
     try:
         from proctor.report.page.page import write_report
 
-        return Written(write_report([evaluation.directory]))
+        return Written(write_report([evaluation.directory], stored=[evaluation.stored]))
     except (ProctorError, ImportError) as error:
         problem = str(error)
     except Exception as error:  # a mistake of ours in the report must not cost anybody a run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
@@ -20,8 +21,9 @@ from proctor.engine.events import Progress as RunProgress
 from proctor.engine.events import RunStart, Watcher
 from proctor.report.console import PatientConsole, count, printable
 from proctor.report.stream import Stream
-from proctor.results import reporting
+from proctor.results import reporting, task_key
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import SUCCESS
 from proctor.store.records import EpisodeRecord
 
 _MOST_TASKS = 12
@@ -43,8 +45,7 @@ def make_display(console: PatientConsole, settings: Settings) -> Watcher:
 
 def describe_start(start: RunStart) -> str:
     """Return the line that opens a run."""
-    tasks = len({(episode.task.group, episode.task.task_id) for episode in start.plan})
-    before = sum(record.status == "finished" for record in start.already)
+    tasks, before = len(start.plan.tasks), start.before.finished
     resumed = f", {before} finished before" if before else ""
     where = {
         "central": "in its own process",
@@ -149,28 +150,34 @@ class LiveDisplay(Watcher):
         """Print the opening line and begin drawing."""
         self._console.print(describe_start(start), markup=False, highlight=False)
         self._overall = self._bars.add_task("all tasks", total=len(start.plan), rate="")
-        for episode in start.plan:
-            key = (episode.task.group, episode.task.task_id)
-            self._wanted[key] += 1
-            self._names[key] = escape(printable(episode.task.name).plain)
-        self._reporting = reporting(episode.task for episode in start.plan)
-        for record in start.already:
-            self.episode(record)
+        wanted = np.bincount(start.plan.numbers, minlength=len(start.plan.all_tasks))
+        for number, task in enumerate(start.plan.all_tasks):
+            key, state = task_key(task), start.before["state"][start.before.of_task(number)]
+            self._wanted[key] = int(wanted[number])
+            self._ended[key], self._successes[key] = len(state), int((state == SUCCESS).sum())
+            self._names[key] = escape(printable(task.name).plain)
+        self._reporting = reporting(start.plan.tasks)
+        self._move_on()
         self._live.start()
 
     def episode(self, record: EpisodeRecord) -> None:
-        """Move the bars on."""
+        """Count it; the bars move on with the next look at the run."""
         key = record.key[:2]
         self._ended[key] += 1
         self._successes[key] += bool(record.success)
-        self._bars.update(self._overall, completed=sum(self._ended.values()))
-        if key not in self._tasks:
-            self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
-        self._bars.update(
-            self._tasks[key],
-            completed=self._ended[key],
-            rate=f"{self._successes[key]}/{self._ended[key]} succeeded" if key in self._reporting else "",
-        )
+
+    def _move_on(self) -> None:
+        self._bars.update(self._overall, completed=self._ended.total())
+        for key, ended in self._ended.items():
+            if not ended:
+                continue
+            if key not in self._tasks:
+                self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
+            self._bars.update(
+                self._tasks[key],
+                completed=ended,
+                rate=f"{self._successes[key]}/{ended} succeeded" if key in self._reporting else "",
+            )
         self._make_room()
 
     def _make_room(self) -> None:
@@ -181,7 +188,8 @@ class LiveDisplay(Watcher):
             self._bars.update(self._tasks[key], visible=place < room)
 
     def progress(self, progress: RunProgress) -> None:
-        """Change the line under the bars."""
+        """Move the bars on, and change the line under them."""
+        self._move_on()
         self._line = Text(describe_progress(progress), style="dim")
 
     def note(self, message: str) -> None:

@@ -15,6 +15,8 @@ from proctor.report.ending import Written
 from proctor.report.live import duration
 from proctor.results import Result, describe_running, task_key
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import ERROR
+from proctor.store.run_directory import DATABASE
 
 TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
@@ -25,7 +27,7 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
     if evaluation.records:
         console.print(_table(evaluation))
     tasks = evaluation.results.tasks
-    waiting = len(tasks) - len({record.key[:2] for record in evaluation.records})
+    waiting = sum(not evaluation.results.have([task_key(task)]) for task in tasks)
     if waiting:
         console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
     parts = (
@@ -33,7 +35,7 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
     )  # fmt: skip
     for part in (*(line for lines in parts for line in lines), *_time(evaluation)):
         console.print(part)
-    videos = sum(record.video_path is not None for record in evaluation.records)
+    videos = int(evaluation.results.ended["filmed"].sum())
     console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
     report = report or Written()
     if report.path is not None:
@@ -63,7 +65,7 @@ def _table(evaluation: Evaluation) -> RenderableType:
     for group in groups:
         members = [task for task in results.tasks if task.group == group]
         for task in members:
-            if results.by_task[task_key(task)]:
+            if results.have([task_key(task)]):
                 one = results.result_of([task_key(task)])
                 table.add_row(printable(task.name), *_cells(one, with_errors, with_rewards))
         if len(members) > 1:
@@ -150,8 +152,8 @@ def _macro(evaluation: Evaluation) -> list[Text]:
 
 
 def _errors(evaluation: Evaluation) -> list[Text]:
-    failed = [record for record in evaluation.records if record.status == "error"]
-    if not failed:
+    failed = evaluation.results.ended.at(ERROR)
+    if not len(failed):
         return []
     lines = [
         Text(
@@ -160,9 +162,12 @@ def _errors(evaluation: Evaluation) -> list[Text]:
             style="yellow",
         )
     ]
-    lines += [printable(f"  {r.task} episode {r.episode_index}: {r.error}") for r in failed[:5]]
+    lines += [
+        printable(f"  {r.task} episode {r.episode_index}: {r.error}") for r in evaluation.records.at(failed[:5])
+    ]
     if len(failed) > 5:
-        lines.append(Text(f"  and {len(failed) - 5} more, in eval_info.json", style="yellow"))
+        where = evaluation.run.result.name if evaluation.records.listed else DATABASE
+        lines.append(Text(f"  and {len(failed) - 5} more, in {where}", style="yellow"))
     return lines
 
 

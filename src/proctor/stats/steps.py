@@ -64,6 +64,11 @@ class StepCurve:
 def step_curve(episodes: Iterable[Ended]) -> StepCurve:
     """Return the curve of finished episodes; those that ended in an error are left out."""
     finished = [episode for episode in episodes if episode.success is not None]
-    at = Counter(episode.steps for episode in finished if episode.success)
-    steps = tuple(sorted(at))
-    return StepCurve(steps, tuple(accumulate(at[step] for step in steps)), len(finished))
+    return curve_of_successes((episode.steps for episode in finished if episode.success), len(finished))
+
+
+def curve_of_successes(steps: Iterable[int], episodes: int) -> StepCurve:
+    """Return the curve of so many finished episodes, of which those that succeeded took so many steps each."""
+    at = Counter(steps)
+    known = tuple(sorted(at))
+    return StepCurve(known, tuple(accumulate(at[step] for step in known)), episodes)

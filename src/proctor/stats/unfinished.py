@@ -8,7 +8,9 @@ at least as long. That is Efron's redistribution to the right, the Kaplan and Me
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -24,18 +26,45 @@ class Redistributed(NamedTuple):
 
 
 class Endings:
-    """How many steps episodes took to succeed or to fail, sorted; grows as they end."""
+    """How many episodes succeeded or failed after how many steps. It grows with the steps, not the episodes."""
 
-    def __init__(self, successes: Sequence[int] = (), failures: Sequence[int] = ()) -> None:
-        self.successes, self.all = sorted(successes), sorted((*successes, *failures))
+    def __init__(self, successes: Iterable[int] = (), failures: Iterable[int] = ()) -> None:
+        self._successes, self._failures = Counter(successes), Counter(failures)
+        self.successes = self._successes.total()
+        self.ended = self.successes + self._failures.total()
+        self._sorted: _Sums | None = None
+
+    def add(self, steps: int, success: bool) -> None:
+        """Take one more."""
+        (self._successes if success else self._failures)[steps] += 1
+        self.successes += success
+        self.ended += 1
+        self._sorted = None
 
     def beyond(self, steps: int) -> int:
         """Return how many took more than so many steps."""
-        return len(self.all) - bisect_right(self.all, steps)
+        return self.ended - self._up_to(steps)[0]
 
     def successes_beyond(self, steps: int) -> int:
         """Return how many of them succeeded."""
-        return len(self.successes) - bisect_right(self.successes, steps)
+        return self.successes - self._up_to(steps)[1]
+
+    def _up_to(self, steps: int) -> tuple[int, int]:
+        if self._sorted is None:
+            known = sorted(self._successes.keys() | self._failures.keys())
+            successes = list(accumulate((self._successes[one] for one in known), initial=0))
+            failures = accumulate((self._failures[one] for one in known), initial=0)
+            self._sorted = _Sums(known, [sum(both) for both in zip(successes, failures, strict=True)], successes)
+        place = bisect_right(self._sorted.steps, steps)
+        return self._sorted.ended[place], self._sorted.successes[place]
+
+
+class _Sums(NamedTuple):
+    """At each number of steps at which an episode ended, how many had ended before it; and in the end."""
+
+    steps: Sequence[int]
+    ended: Sequence[int]
+    successes: Sequence[int]
 
 
 def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | None = None) -> Redistributed:
@@ -54,25 +83,25 @@ def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | 
     >>> round(redistribute(Endings(successes=[10, 20, 30], failures=[100]), running=[50]).success, 6)
     0.6
     """
-    started = len(endings.all) + len(running)
+    started = endings.ended + len(running)
     if not started:
         return Redistributed(0.0, 0.0)
     weight, left, success = 1 / started, started, 0.0
     ended, succeeded = 0, 0  # of those whose weight is settled already
     ages = sorted(running)
     for place, age in enumerate(ages):
-        shorter = len(endings.all) - endings.beyond(age)
-        won = len(endings.successes) - endings.successes_beyond(age)
+        shorter = endings.ended - endings.beyond(age)
+        won = endings.successes - endings.successes_beyond(age)
         success += weight * (won - succeeded)
         left -= shorter - ended
         ended, succeeded = shorter, won
-        if ended == len(endings.all):
+        if ended == endings.ended:
             oldest = [_elsewhere(elsewhere, later) for later in ages[place:]]
             known = [chance for chance in oldest if chance is not None]
             return Redistributed(success + weight * sum(known), weight * (len(oldest) - len(known)))
         left -= 1
         weight *= (left + 1) / left
-    return Redistributed(success + weight * (len(endings.successes) - succeeded), 0.0)
+    return Redistributed(success + weight * (endings.successes - succeeded), 0.0)
 
 
 def _elsewhere(endings: Endings | None, age: int) -> float | None:

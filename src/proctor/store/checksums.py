@@ -26,6 +26,9 @@ Row = dict[str, Any]
 """A row's values by column, without its checksum."""
 
 _TOTALS = "checksums"
+_AT_ONCE = 256
+"""Rows of one table that are in memory at once while it is gone through."""
+
 _PYTHON: Mapping[str, type[Any]] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 
 # As SQLite gives a value back, whatever Python type it had: that is what the checksum is made of.
@@ -125,7 +128,7 @@ class ChecksumTables:
         self._changes: dict[str, Total] = {}
         self._sound = False
         # Bytes that are no text make another checksum, which tells more than SQLite's error does.
-        database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        database.text_factory = operator.methodcaller("decode", "utf-8", "surrogateescape")
         self._pack = msgpack.Packer(unicode_errors="surrogateescape").pack
         self._hashes = {
             name: hashlib.blake2b(self._pack([name, list(table.columns)]), digest_size=8)
@@ -155,7 +158,7 @@ class ChecksumTables:
         try:
             yield
             for name, change in self._changes.items():
-                before = self._total(name)
+                before = self.total(name)
                 after = before.changed(*change)
                 self._update(_TOTALS, {"name": name, **before._asdict()}, {"name": name, **after._asdict()})
             self._db.execute("COMMIT")
@@ -167,33 +170,44 @@ class ChecksumTables:
             self._changes.clear()
 
     def rows(self, name: str) -> list[Row]:
-        """Return every row of a table, in no particular order.
+        """Return every row of a small table, in no particular order; see `each`."""
+        columns = tuple(self._tables[name].columns)
+        return [dict(zip(columns, values, strict=False)) for values in self.each(name)]
+
+    def each(self, name: str) -> Iterator[Sequence[Any]]:
+        """Go through every row of a table in the order of its key: the values of its columns, then its checksum.
+
+        A row is verified before it is given, the table when its last row was. So whoever wants to rely on what was
+        read goes on to the end.
 
         Raises:
             StoreError: one was changed, or one is missing or too many.
         """
+        rows = total = 0
         with reading(self._path):
             begins = not self._db.in_transaction
             if begins:
                 self._db.execute("BEGIN")  # both reads see one state of a file that is being written
             try:
-                expected = self._total(name).changed(*self._changes.get(name, NOTHING))
-                stored = self._db.execute(f"SELECT * FROM {name}").fetchmany(self._most_rows + 1)
+                expected = self.total(name).changed(*self._changes.get(name, NOTHING))
+                stored = self._db.execute(f"SELECT * FROM {name}")
+                while some := stored.fetchmany(_AT_ONCE):
+                    for values in some:
+                        self._verify(name, values)
+                        total += values[-1]
+                        yield values
+                    rows += len(some)
+                    if rows > self._most_rows:
+                        raise StoreError(
+                            f"{self._path} has more than {self._most_rows:,} rows in one table. It is not read."
+                        )
             finally:
-                if begins:
+                if begins and self._db.in_transaction:
                     self._db.execute("COMMIT")
-        if len(stored) > self._most_rows:
-            raise StoreError(f"{self._path} has more than {self._most_rows:,} rows in one table. It is not read.")
-        found = NOTHING
-        for values in stored:
-            self._verify(name, values)
-            found = found.changed(1, values[-1])
-        if found != expected:
-            missing = expected.rows - found.rows
+        if NOTHING.changed(rows, total) != expected:
+            missing = expected.rows - rows
             what = f"{abs(missing)} too {'few' if missing > 0 else 'many'}" if missing else "not those written"
             raise damaged(self._path, f"the rows of its table '{name}' are {what}")
-        columns = tuple(self._tables[name].columns)
-        return [dict(zip(columns, values, strict=False)) for values in stored]
 
     def find(self, name: str, key: Sequence[Any]) -> Row | None:
         """Return the row with this key."""
@@ -240,7 +254,8 @@ class ChecksumTables:
     def _changed(self, name: str, rows: int, difference: int) -> None:
         self._changes[name] = self._changes.get(name, NOTHING).changed(rows, difference)
 
-    def _total(self, name: str) -> Total:
+    def total(self, name: str) -> Total:
+        """Return what the rows of a table must add up to."""
         row = self.find(_TOTALS, (name,))
         if row is None:
             raise damaged(self._path, f"the checksum of its table '{name}' is missing")

@@ -6,11 +6,14 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
@@ -45,14 +48,34 @@ def why_incomplete(sessions: Sequence[Session]) -> str | None:
     return max(told, key=attrgetter("started_at")).ending if told else None
 
 
-class Ended(NamedTuple):
-    """How an episode ended, after how many steps, and when: all that a list of runs needs of each."""
+class StoredEpisode(NamedTuple):
+    """A row of the table `episodes` as it lies there: `success` is a number, `metrics` and `timing` are JSON."""
 
-    key: EpisodeKey
+    task_group: str
+    task_id: int
+    episode_index: int
+    task: str
+    seed: int
     status: str
-    success: bool | None
+    success: int | None
+    sum_reward: float | None
+    max_reward: float | None
     steps: int
+    metrics: str
+    attempts: int
+    seconds: float
+    digest: str | None
+    pixel_digest: str | None
+    video_path: str | None
+    error: str | None
+    asks: int
+    looks: int
+    timing: str
+    worker: str
+    started_at: float
     ended_at: float
+    rewards: bytes
+    checksum: int
 
 
 class Note(NamedTuple):
@@ -71,6 +94,7 @@ _MOST_WORDS = 4000
 _MOST_ROWS = 4 * MOST_EPISODES
 """Of one table: attempts and notes may be more than there are episodes."""
 
+_DECODER = json.JSONDecoder()
 _JSON_COLUMNS = ("metrics", "timing")
 
 
@@ -222,37 +246,50 @@ class EpisodeTable:
 
     def running(self) -> list[Running]:
         """Return the episodes that were started and have not ended: in flight at the last commit, or cut short."""
-        return [Running(_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
+        return [Running(_row_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
 
-    def records(self) -> list[EpisodeRecord]:
-        """Return every episode that ended, in no particular order."""
-        rows = self._tables.rows("episodes")
+    def count(self) -> int:
+        """Return how many episodes have ended, as the table's checksum says; reading them shows if it is true."""
+        with reading(self.path):
+            return self._tables.total("episodes").rows
+
+    def episodes(self) -> Iterator[StoredEpisode]:
+        """Go through every episode that ended, by task and index. Raises `StoreError`, at last at the end."""
+        make = StoredEpisode._make
+        for values in self._tables.each("episodes"):
+            row = make(values)
+            if row.video_path is not None:
+                check_place(self.path, _key(row), row.video_path)
+            yield row
+
+    def records(self) -> Iterator[EpisodeRecord]:
+        """Go through the same as records."""
         with as_written_by_proctor(self.path):
-            records = [_record(row) for row in rows]
-        for record in records:
-            check_place(self.path, record.key, record.video_path)
-        return records
+            yield from map(record_of, self.episodes())
 
-    def endings(self) -> list[Ended]:
-        """Return how every episode ended, in no particular order: less than `records`, and quicker."""
-        return [
-            Ended(_key(row), row["status"], _success(row), row["steps"], row["ended_at"])
-            for row in self._tables.rows("episodes")
-        ]
+    def find(self, keys: Iterable[EpisodeKey]) -> Iterator[EpisodeRecord]:
+        """Go through the records of single episodes that are known to have ended, in the order of `keys`."""
+        with as_written_by_proctor(self.path):
+            for row in map(self._row, keys):
+                check_place(self.path, _key(row), row.video_path)
+                yield record_of(row)
 
     def reward_curves(self, keys: Iterable[EpisodeKey]) -> dict[EpisodeKey, RewardCurve]:
-        """Return the rewards of these episodes, of those that have any."""
-        wanted = set(keys)
-        return {
-            _key(row): unpack_rewards(row["rewards"], row["steps"])
-            for row in self._tables.rows("episodes")
-            if row["rewards"] and _key(row) in wanted
-        }
+        """Return the rewards of such episodes, of those that have any."""
+        rows = map(self._row, keys)
+        return {_key(row): unpack_rewards(row.rewards, row.steps) for row in rows if row.rewards}
+
+    def _row(self, key: EpisodeKey) -> StoredEpisode:
+        with reading(self.path):
+            row = self._tables.find("episodes", key)
+        if row is None:
+            raise damaged(self.path, f"{clip(key.group, 60)} episode {key.episode_index} is there no more")
+        return StoredEpisode(**row, checksum=0)
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt that came to nothing, in the order in which they ended."""
         rows = sorted(self._tables.rows("attempts"), key=itemgetter("ended_at"))
-        return [Attempt(_key(row), row["number"], row["reason"], row["worker"]) for row in rows]
+        return [Attempt(_row_key(row), row["number"], row["reason"], row["worker"]) for row in rows]
 
     def add_note(self, message: str) -> None:
         """Keep something that the user was told: a retry, a restart, a stop."""
@@ -262,10 +299,6 @@ class EpisodeTable:
     def notes(self) -> list[Note]:
         """Return what the user was told, oldest first."""
         return sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
-
-    def finished_keys(self) -> set[EpisodeKey]:
-        """Return the episodes that need not run again: errors are tried anew."""
-        return {_key(row) for row in self._tables.rows("episodes") if row["status"] == "finished"}
 
     def begin_session(self, workers: int) -> int:
         """Note that a process starts working on this run; returns the session's id."""
@@ -290,31 +323,27 @@ class EpisodeTable:
                     "sessions", before, {**before, "ended_at": time.time(), "startup": startup, "ending": told}
                 )
 
-    def sessions(self) -> list[Session]:
+    def sessions(self, ends: NDArray[np.float64] | None = None) -> list[Session]:
         """Return every session in the order of their beginnings.
 
         One that was killed counts until the last episode that it finished.
+
+        Args:
+            ends: when the episodes ended, from whoever has read them already.
         """
         rows = sorted(self._tables.rows("sessions"), key=itemgetter("started_at", "id"))
-        killed = any(row["ended_at"] is None for row in rows)
-        ends = [ending.ended_at for ending in self.endings()] if killed else []
+        if ends is None and any(row["ended_at"] is None for row in rows):
+            ends = np.array([episode.ended_at for episode in self.episodes()])
         found = []
         for place, row in enumerate(rows):
-            start = row["started_at"]
-            following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
-            last = max((end for end in ends if start <= end < following), default=start)
-            ending = row["ending"] if row["ended_at"] is not None else NO_END
-            found.append(Session(start, row["ended_at"] or last, row["workers"], row["startup"], ending))
+            start, last = row["started_at"], row["ended_at"]
+            ending = row["ending"] if last is not None else NO_END
+            if last is None:
+                following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
+                own = () if ends is None else ends[(start <= ends) & (ends < following)]
+                last = float(max(own, default=start))
+            found.append(Session(start, last or start, row["workers"], row["startup"], ending))
         return found
-
-    def wall_and_startup(self) -> tuple[float, float]:
-        """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
-        sessions = self.sessions()
-        wall = reached = 0.0
-        for session in sessions:
-            wall += max(0.0, session.ended_at - max(reached, session.started_at))
-            reached = max(reached, session.ended_at)
-        return wall, sum(session.startup for session in sessions)
 
     def absorb(self, source: EpisodeTable) -> None:
         """Take over what another run of the same plan holds, all or nothing. What is here already stays.
@@ -323,13 +352,16 @@ class EpisodeTable:
         """
         sessions = source.sessions()
         with writing(self.path), self._tables.transaction():
-            for row in source._tables.rows("episodes"):
-                if row["status"] == "finished" or self._tables.find("episodes", _key(row)) is None:
+            for episode in source.episodes():
+                row = episode._asdict()
+                if row["status"] == "finished" or self._tables.find("episodes", _key(episode)) is None:
                     self._keep(row)
-            for row in source._tables.rows("in_flight"):
-                self._note_running(_key(row), row["steps"])
-            for key in self.finished_keys():
-                self._land(key)
+            for key, steps in source.running():
+                self._note_running(key, steps)
+            for key, _ in self.running():
+                ended = self._tables.find("episodes", key)
+                if ended is not None and ended["status"] == "finished":
+                    self._land(key)
             for table in ("attempts", "notes"):
                 here = {tuple(row.values()) for row in self._tables.rows(table)}
                 for row in source._tables.rows(table):
@@ -342,6 +374,16 @@ class EpisodeTable:
                     self._add_session(*session)
                 else:  # one that was still going on when it was taken over before has gone on since
                     self._tables.replace("sessions", before, {**before, **session._asdict()})
+
+
+def wall_and_startup(sessions: Iterable[Session]) -> tuple[float, float]:
+    """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
+    ordered = sorted(sessions, key=attrgetter("started_at"))
+    wall = reached = 0.0
+    for session in ordered:
+        wall += max(0.0, session.ended_at - max(reached, session.started_at))
+        reached = max(reached, session.ended_at)
+    return wall, sum(session.startup for session in ordered)
 
 
 def is_begun(path: Path) -> bool:
@@ -411,19 +453,31 @@ def _row(record: EpisodeRecord, ended_at: float) -> Row:
     return {**wire, **texts, "ended_at": ended_at}
 
 
-def _record(row: Row) -> EpisodeRecord:
-    values = {column: parse_json(row[column]) for column in _JSON_COLUMNS}
-    for column, value in values.items():
-        if not isinstance(value, dict):
-            raise ValueError(f"{column} are {clip(value, 40)}")
-    values = {**row, **values, "success": _success(row), "rewards": b""}
-    del values["ended_at"]
+def record_of(row: StoredEpisode) -> EpisodeRecord:
+    """Return a row as a record. Raises `ValueError` if it is not as a record is written."""
+    values = row._asdict()
+    del values["ended_at"], values["checksum"]
+    values |= {column: named_numbers(column, values[column]) for column in _JSON_COLUMNS}
+    values |= {"success": None if row.success is None else bool(row.success), "rewards": b""}
     return EpisodeRecord(**values)
 
 
-def _key(row: Row) -> EpisodeKey:
+def named_numbers(column: str, text: str) -> dict[str, float]:
+    """Return the content of a JSON column. Raises `ValueError` if it is something else."""
+    if text == "{}":
+        return {}
+    try:
+        value, end = _DECODER.raw_decode(text)  # a third of what json.loads takes, and there are millions
+    except RecursionError:
+        raise ValueError(f"{column} are nested too deeply") from None
+    if not isinstance(value, dict) or end < len(text):
+        raise ValueError(f"{column} are {clip(text, 40)}")
+    return value
+
+
+def _key(row: StoredEpisode) -> EpisodeKey:
+    return EpisodeKey(row.task_group, row.task_id, row.episode_index)
+
+
+def _row_key(row: Row) -> EpisodeKey:
     return EpisodeKey(row["task_group"], row["task_id"], row["episode_index"])
-
-
-def _success(row: Row) -> bool | None:
-    return None if row["success"] is None else bool(row["success"])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
-from proctor.files import as_written_by_proctor
+from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
+from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
+from proctor.store.reading import read_outcomes
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
 from proctor.store.videos import bring_video, links_among
@@ -60,16 +65,15 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         identities = [table.meta("identity") for table in tables]
         for directory, identity in zip(directories, identities, strict=True):
             _check_same(directories[0], identities[0], directory, identity)
-        finished = [_finished(*each) for each in zip(directories, tables, strict=True)]
-        _check_results(directories, finished)
-        apart = [records for place, records in zip(directories, finished, strict=True) if place != output]
+        tasks = [Task(**task) for task in tables[0].meta("tasks") or ()]
+        per_task = max(table.meta("n_episodes") or 0 for table in tables)
         return Sources(
             directories,
             identities[0],
-            [Task(**task) for task in tables[0].meta("tasks") or ()],
-            per_task=max(table.meta("n_episodes") or 0 for table in tables),
+            tasks,
+            per_task=per_task,
             reproducible=all(table.meta("reproducible") for table in tables),
-            twice=sum(count > 1 for count in Counter(key for records in apart for key in records).values()),
+            twice=_check_results(tables, make_plan(tasks, per_task, identities[0]["seed"]), output),
             stopped=max(
                 (stop for table in tables if (stop := table.meta("stopped")) is not None),
                 key=lambda stop: stop["episodes"],
@@ -92,20 +96,19 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
         if directory == output.path:
             continue
         with _reading(directory) as source:
-            records = source.records()
-            for record in records:
-                bring_video(directory, record, output.path)
-            left_out.append(links_among(directory, records))
+            filmed = []
+            if os.path.lexists(directory / "videos"):
+                filmed = [record.key for record in source.records() if record.video_path is not None]
+            for key in filmed:
+                bring_video(directory, key, output.path)
+            left_out.append(links_among(directory, filmed))
             table.absorb(source)
     # A run that was ended because of what it had shown stays that, unless the rest of the plan has been run too.
-    whole = len(sources.tasks) * sources.per_task
-    table.set_meta("stopped", sources.stopped if len(table.endings()) < whole else None)
+    stopped = sources.stopped
+    if stopped is not None and sum(1 for _ in table.episodes()) == len(sources.tasks) * sources.per_task:
+        stopped = None
+    table.set_meta("stopped", stopped)
     return [line for line in left_out if line is not None]
-
-
-def _finished(directory: Path, table: EpisodeTable) -> dict[EpisodeKey, EpisodeRecord]:
-    with as_written_by_proctor(directory):
-        return {record.key: record for record in table.records() if record.status == "finished"}
 
 
 def _reading(directory: Path) -> EpisodeTable:
@@ -123,17 +126,24 @@ def _check_same(first: Path, expected: Identity | None, second: Path, identity: 
         )
 
 
-def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeKey, EpisodeRecord]]) -> None:
-    first: dict[EpisodeKey, tuple[Path, EpisodeRecord]] = {}
+def _check_results(tables: Sequence[EpisodeTable], plan: Plan, output: Path) -> int:
+    """Refuse runs that contradict each other; returns how many episodes more than one has finished.
+
+    What is finished once cannot contradict anything, so only of the others are digests looked at.
+    """
+    if len(tables) == 1:
+        return 0
+    first = np.full(len(plan), -1, np.int16)
+    times = np.zeros(len(plan), np.int16)
     conflicts: list[str] = []
-    for directory, records in zip(directories, finished, strict=True):
-        for key, record in records.items():
-            where, other = first.setdefault(key, (directory, record))
-            if other.digests != record.digests:
-                conflicts.append(
-                    f"  {record.task} episode {record.episode_index}:\n"
-                    f"    {where}: {_describe(other)}\n    {directory}: {_describe(record)}"
-                )
+    for number, table in enumerate(tables):
+        finished = read_outcomes(table, plan).at(FAILURE, SUCCESS, UNKNOWN)
+        times[finished] += table.path.parent != output
+        for before in np.unique(first[finished]).tolist():
+            if before >= 0:
+                again = finished[first[finished] == before]
+                conflicts += _conflicts(tables[before], table, (plan[place].key for place in again.tolist()))
+        first[finished[first[finished] < 0]] = number
     if conflicts:
         more = f"\n  and {len(conflicts) - _MOST_SHOWN} more" if len(conflicts) > _MOST_SHOWN else ""
         raise StoreError(
@@ -142,6 +152,17 @@ def _check_results(directories: Sequence[Path], finished: Sequence[dict[EpisodeK
             + more
             + "\nNothing was merged. Leave out the run that you do not trust."
         )
+    return int((times > 1).sum())
+
+
+def _conflicts(first: EpisodeTable, second: EpisodeTable, keys: Iterable[EpisodeKey]) -> Iterator[str]:
+    ours, theirs = itertools.tee(keys)
+    for one, other in zip(first.find(ours), second.find(theirs), strict=True):
+        if one.digests != other.digests:
+            yield (
+                f"  {other.task} episode {other.episode_index}:\n"
+                f"    {first.path.parent}: {_describe(one)}\n    {second.path.parent}: {_describe(other)}"
+            )
 
 
 def _describe(record: EpisodeRecord) -> str:

@@ -3,45 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.plan import Plan
 from proctor.results import Results
 from proctor.store.atomic import write_json
-from proctor.store.episodes import EpisodeTable, why_incomplete
+from proctor.store.episodes import EpisodeTable, Session, wall_and_startup, why_incomplete
 from proctor.store.eval_info import build_eval_info
 from proctor.store.identity import Identity
-from proctor.store.run_directory import RunDirectory
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import Episodes, StoredRecords, read_episodes
+from proctor.store.run_directory import DATABASE, RunDirectory
 
 
-def read_results(table: EpisodeTable, tasks: Sequence[Task], plan: Sequence[Episode]) -> Results:
-    """Return what the table holds of the part of the plan that counts, in the plan's order."""
-    place = {episode.key: at for at, episode in enumerate(counted(plan, table))}
-    records = sorted((r for r in table.records() if r.key in place), key=lambda record: place[record.key])
-    running = [one for one in table.running() if one.key in place]
-    return Results(tasks, records, running, table.meta("stopped"))
+@dataclass(frozen=True)
+class StoredResult:
+    """What a table says of a run: its results, the records behind them, and when it was worked on.
+
+    Of a run that a rule has stopped, `results` and `records` are of the part of the plan up to there. What ended
+    beyond that place is kept, for when the run is continued, but counted it would favour quick ones.
+    """
+
+    results: Results
+    records: StoredRecords
+    sessions: Sequence[Session]
+    planned: int
+    """How many episodes the whole plan has."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every episode that counts has ended."""
+        return self.results.ended.ended == len(self.results.ended.plan)
+
+
+def nothing_stored(run: RunDirectory, plan: Plan) -> StoredResult:
+    """Return what is known of a run of which nothing could be read."""
+    ended = Outcomes(plan)
+    return StoredResult(Results(ended), StoredRecords(ended, run.path / DATABASE, {}), [], len(plan))
+
+
+def read_result(table: EpisodeTable, plan: Plan, episodes: Episodes | None = None) -> StoredResult:
+    """Return what a table says of a plan; `episodes` are what it holds, from whoever has just read them."""
+    whole = episodes or read_episodes(table, plan)
+    stopped = table.meta("stopped")
+    ended, records = whole if stopped is None else whole.first(stopped["episodes"])
+    running = [one for one in table.running() if ended.plan.place_of(one.key) is not None]
+    ends = whole.ended["ended_at"][whole.ended.at()]
+    return StoredResult(Results(ended, running, stopped), records, table.sessions(ends), len(plan))
 
 
 def write_result(
-    directory: RunDirectory, table: EpisodeTable, tasks: Sequence[Task], plan: Sequence[Episode]
-) -> tuple[Results, dict[str, Any]]:
+    directory: RunDirectory, table: EpisodeTable, plan: Plan, episodes: Episodes | None = None
+) -> tuple[StoredResult, dict[str, Any]]:
     """Write the result's file; returns what the plan's episodes came to and what was written."""
-    results = read_results(table, tasks, plan)
+    stored = read_result(table, plan, episodes)
     identity: Identity = table.meta("identity")
-    wall, startup = table.wall_and_startup()
-    complete = len(results.records) == len(counted(plan, table))
+    wall, startup = wall_and_startup(stored.sessions)
     info = build_eval_info(
-        results,
+        stored.results,
+        stored.records,
         directory=directory.path,
         wall_seconds=wall,
         startup_seconds=startup,
         versions=_versions(identity),
         run={
-            "complete": complete,
+            "complete": stored.complete,
             "n_planned": len(plan),
-            "n_repeated": sum(episode.repeats for episode in plan),
+            "n_repeated": plan.n_repeated,
             "stopped": table.meta("stopped"),
-            "ending": None if complete else why_incomplete(table.sessions()),
+            "ending": None if stored.complete else why_incomplete(stored.sessions),
             "shard": directory.shard and {"id": directory.shard.number, "of": directory.shard.of},
             "seed": identity["seed"],
             "reproducible": table.meta("reproducible"),
@@ -49,16 +80,7 @@ def write_result(
         },
     )
     write_json(directory.result, info)
-    return results, info
-
-
-def counted(plan: Sequence[Episode], table: EpisodeTable) -> Sequence[Episode]:
-    """Return the part of the plan that the result is about: all of it, or up to where a rule ended the run.
-
-    What ended beyond that place is kept, for when the run is continued, but counted it would favour quick ones.
-    """
-    stopped = table.meta("stopped")
-    return plan if stopped is None else plan[: stopped["episodes"]]
+    return stored, info
 
 
 def _versions(identity: Identity) -> dict[str, str]:

@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
+from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
+from proctor.plan import Plan
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import read_outcomes
 from proctor.store.videos import file_name, video_place
 
 DATABASE = "run.sqlite"
@@ -177,10 +180,8 @@ class RunDirectory:
                 log.unlink(missing_ok=True)
 
 
-def open_run(
-    table: EpisodeTable, identity: Identity, plan: Sequence[Episode], per_task: int, directory: Path
-) -> list[Episode]:
-    """Match a plan, or a shard of it, with what the table holds; returns the episodes that are still to run.
+def open_run(table: EpisodeTable, identity: Identity, plan: Plan, per_task: int, directory: Path) -> Outcomes:
+    """Match a plan, or a shard of it, with what the table holds; returns what has ended, and what is pending.
 
     A fresh table takes the identity. An existing one must have the same; more episodes per task extend it.
     """
@@ -189,8 +190,7 @@ def open_run(
     else:
         check_continues(table, identity, per_task, directory)
     table.set_meta("n_episodes", per_task)
-    done = table.finished_keys()
-    return [episode for episode in plan if episode.key not in done]
+    return read_outcomes(table, plan)
 
 
 def check_continues(table: EpisodeTable, identity: Identity, per_task: int, directory: Path) -> None:

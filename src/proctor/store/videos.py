@@ -16,7 +16,6 @@ from pathlib import Path
 from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import clip, is_below, open_below
-from proctor.store.records import EpisodeRecord
 
 
 def file_name(text: str) -> str:
@@ -42,21 +41,21 @@ def check_place(path: Path, key: EpisodeKey, stored: str | None) -> None:
         )
 
 
-def video_file(run: Path, record: EpisodeRecord) -> Path | None:
-    """Return an episode's video if it is there: a regular file inside of its run directory, through no link."""
-    place = _place(record)
-    return run / place if place is not None and is_below(run, place) else None
+def video_file(run: Path, key: EpisodeKey) -> Path | None:
+    """Return a filmed episode's video if it is there: a regular file inside of its run, through no link."""
+    place = video_place(key)
+    return run / place if is_below(run, place) else None
 
 
-def open_video(run: Path, record: EpisodeRecord) -> AbstractContextManager[int]:
+def open_video(run: Path, key: EpisodeKey) -> AbstractContextManager[int]:
     """Open what `video_file` found; nothing can have been put in its place in between. Raises `OSError`."""
-    return open_below(run, _place(record) or "")
+    return open_below(run, video_place(key))
 
 
-def bring_video(run: Path, record: EpisodeRecord, target: Path) -> None:
-    """Link or copy an episode's video to the same place in another run directory, if it is there."""
-    place = _place(record)
-    if place is None or not is_below(run, place):
+def bring_video(run: Path, key: EpisodeKey, target: Path) -> None:
+    """Link or copy a filmed episode's video to the same place in another run directory, if it is there."""
+    place = video_place(key)
+    if not is_below(run, place):
         return
     final = target / place
     if final.exists():
@@ -77,18 +76,14 @@ def bring_video(run: Path, record: EpisodeRecord, target: Path) -> None:
         ) from error
 
 
-def links_among(run: Path, records: Iterable[EpisodeRecord]) -> str | None:
+def links_among(run: Path, filmed: Iterable[EpisodeKey]) -> str | None:
     """Say how many videos are left out because they are no files of the run's own; `None` if there are none."""
-    places = [place for record in records if (place := _place(record)) is not None]
+    places = map(video_place, filmed)
     out = [place for place in places if os.path.lexists(run / place) and not is_below(run, place)]
     if not out:
         return None
     more = f" and {len(out) - 1} more" if len(out) > 1 else ""
     return f"{run / out[0]}{more}: not a regular file inside of {run}, or behind a link. Left out."
-
-
-def _place(record: EpisodeRecord) -> str | None:
-    return None if record.video_path is None else video_place(record.key)
 
 
 def _copy(video: int, final: Path) -> None:

@@ -77,7 +77,7 @@ class Trackers(Watcher):
             "name": self._settings.job_name or place,
             "settings": to_plain(self._settings),
             "planned": len(start.plan),
-            "resumed": bool(start.already),
+            "resumed": bool(start.before.ended),
         }
         for name in self._names:
             path, _ = TRACKERS.get(name, (name, ""))

@@ -10,6 +10,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.engine.events import Progress
 from proctor.results import task_key
 from proctor.stats.intervals import Rate
+from proctor.store.outcomes import SUCCESS
 from proctor.store.videos import video_file
 
 MOST_VIDEOS = 16
@@ -49,9 +50,10 @@ def final_values(evaluation: Evaluation) -> dict[str, float]:
 
 def videos_of(evaluation: Evaluation) -> list[Path]:
     """Return some of a run's videos, failures first."""
-    filmed = [record for record in evaluation.records if record.video_path is not None]
-    filmed.sort(key=lambda record: (bool(record.success), record.task, record.episode_index))
-    found = (video_file(evaluation.directory, record) for record in filmed)
+    ended = evaluation.results.ended
+    names = {task_key(task): task.name for task in evaluation.results.tasks}
+    filmed = sorted(ended.filmed, key=lambda key: (ended.state(key) == SUCCESS, names[key[:2]], key.episode_index))
+    found = (video_file(evaluation.directory, key) for key in filmed)
     return list(itertools.islice(filter(None, found), MOST_VIDEOS))
 
 

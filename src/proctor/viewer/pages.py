@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -17,11 +22,15 @@ from proctor.report.page.episodes import video_link
 from proctor.report.page.page import MOST_RUNS, REPORT, make_page, render, templates
 from proctor.report.page.run import Run, read_report_run
 from proctor.report.page.view import Row
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import KINDS as OUTCOME_OF
+from proctor.store.outcomes import Kind
+from proctor.store.result import StoredResult
 from proctor.viewer.files import KINDS
+from proctor.viewer.runs import Signature, signature
 from proctor.viewer.summary import Summary
 
-OUTCOMES = ("success", "failure", "unknown", "error")
+OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
+_STATES = {kind: state for state, kind in OUTCOME_OF.items()}
 _SMALL_LOG = 4 << 20
 _MOST_ENTRIES = 10_000
 _REPORT_POLICY = (
@@ -39,11 +48,33 @@ class Entry(NamedTuple):
     size: str
 
 
+class Recent:
+    """What was read of the runs that were looked at last, for as long as nobody writes to them."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Path, tuple[Signature, StoredResult]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, directory: Path) -> Run:
+        """Return a run; its episodes are read again only if its files have changed."""
+        now = signature(directory)
+        with self._lock:
+            before, stored = self._known.get(directory, ((), None))
+        run = read_report_run(directory, stored if before == now else None)
+        with self._lock:
+            self._known[directory] = now, run.stored
+            self._known.move_to_end(directory)
+            while len(self._known) > MOST_RUNS:
+                self._known.popitem(last=False)
+        return run
+
+
 class Pages:
     """Makes the pages over the runs below `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._recent = Recent()
         self._templates = templates(Path(__file__).parent / "templates")
         self._templates.filters.update(address=address, size=_size)
         self._templates.globals.update(root=_plain(str(root)), most_runs=MOST_RUNS)
@@ -58,19 +89,27 @@ class Pages:
 
     def run(self, summary: Summary, directory: Path, query: Mapping[str, str]) -> Response:
         """Return a run's page: how far it is, its episodes, and its report."""
-        run = read_report_run(directory)
+        run = self._recent.read(directory)
         output = directory / REPORT
         wanted = query.get("task", "").strip(), query.get("outcome", "")
-        chosen = [record for record in run.records if _matches(record, *wanted)]
-        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in chosen[:MOST_ROWS]]
+        chosen = _chosen(run, *wanted)
+        pages = max(1, ceil(len(chosen) / MOST_ROWS))
+        number = query.get("page", "")
+        page = min(pages, max(1, int(number))) if number.isdecimal() and len(number) < 10 else 1
+        shown = run.records.at(chosen[(page - 1) * MOST_ROWS : page * MOST_ROWS])
+        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in shown]
         return self._page(
             "run.html.j2",
             page=make_page([run], output),
             summary=summary,
             rows=rows,
             matching=len(chosen),
+            first=(page - 1) * MOST_ROWS + 1,
+            others={other: _query(*wanted, other) for other in (page - 1, page + 1) if 1 <= other <= pages},
+            here=page,
+            pages=pages,
             wanted=wanted,
-            outcomes=[kind for kind in OUTCOMES if any(outcome(record) == kind for record in run.records)],
+            outcomes=[kind for kind in OUTCOMES if run.ended.counts[_STATES[kind]]],
             troubled=any(row.record.error for row in rows),
             logs=_logs(run),
             now=time.strftime("%H:%M:%S"),
@@ -78,7 +117,7 @@ class Pages:
 
     def report(self, directory: Path) -> Response:
         """Return the report as `proctor report` writes it."""
-        html = render([read_report_run(directory)], directory / REPORT)
+        html = render([self._recent.read(directory)], directory / REPORT)
         return _html(html, headers={"content-security-policy": _REPORT_POLICY})
 
     def compare(self, chosen: Sequence[tuple[Summary, Path]]) -> Response:
@@ -89,7 +128,7 @@ class Pages:
             if summary.problem or not summary.planned:
                 why = summary.problem or "It has not started yet."
                 raise HTTPException(409, f"{summary.folder} cannot be compared. {why}")
-        page = make_page([read_report_run(directory) for _, directory in chosen], self._root / "compare.html")
+        page = make_page([self._recent.read(directory) for _, directory in chosen], self._root / "compare.html")
         turned = [*chosen[1:], chosen[0]]
         query = urlencode([("run", summary.path) for summary, _ in turned], errors="surrogateescape")
         return self._page("compare.html.j2", page=page, chosen=[one for one, _ in chosen], turned=query)
@@ -120,8 +159,17 @@ def address(path: str, page: str = "run") -> str:
     return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
 
 
-def _matches(record: EpisodeRecord, task: str, kind: str) -> bool:
-    return task.lower() in record.task.lower() and (kind not in OUTCOMES or outcome(record) == kind)
+def _chosen(run: Run, task: str, kind: str) -> NDArray[np.int64]:
+    """Return the places of the ended episodes of tasks with such a name, and with such an outcome."""
+    named = np.array([task.lower() in one.name.lower() for one in run.tasks], bool)
+    places = run.ended.at(*([_STATES[kind]] if kind in _STATES else []))
+    chosen: NDArray[np.int64] = places[named[run.plan.numbers[places]]] if len(places) else places
+    return chosen
+
+
+def _query(task: str, kind: str, page: int) -> str:
+    wanted = {"task": task, "outcome": kind, "page": str(page)}
+    return urlencode({name: value for name, value in wanted.items() if value}, errors="surrogateescape")
 
 
 def _logs(run: Run) -> list[Entry]:

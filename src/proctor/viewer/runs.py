@@ -22,7 +22,11 @@ _MOST_FOLDERS = 100_000
 _PATIENCE, _LEAST_PATIENCE, _PATIENCE_WITH_ALL = 2.0, 0.05, 5.0
 """Seconds that a list waits for one run, for one more when it has waited long, and before it has waited long."""
 
-_Signature = tuple[tuple[int, int, int] | None, ...]
+_LONG, _REST = 1.0, 4.0
+"""A run that goes on and took longer than so many seconds to read is not read again for so many times as long: one
+of a million episodes takes many, and a page asks every second."""
+
+Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class Runs:
@@ -30,7 +34,8 @@ class Runs:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._known: dict[Path, tuple[_Signature, Summary]] = {}
+        self._known: dict[Path, tuple[Signature, Summary]] = {}
+        self._going_on: dict[Path, tuple[float, Summary]] = {}
         self._lock = threading.Lock()
         self._readers = Readers()
         self._under_way: dict[Path, tuple[Future[Summary], float]] = {}
@@ -73,18 +78,30 @@ class Runs:
                 self._under_way[directory] = under_way
             return under_way
 
+    def _recent(self, directory: Path, writer: str) -> Summary:
+        """Return the summary of a run that goes on, read anew if the last reading is some time ago."""
+        known = self._going_on.get(directory)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        began = time.monotonic()
+        summary = summarise(self.root, directory, writer)
+        ended = time.monotonic()
+        if ended - began > _LONG:
+            self._going_on[directory] = ended + _REST * (ended - began), summary
+        return summary
+
     def _summary(self, directory: Path) -> Summary:
         writer = writer_of(directory)
-        if writer is not None:
-            return summarise(self.root, directory, writer)  # it changes all the time
-        signature = _signature(directory)
+        if writer is not None:  # it changes all the time
+            return self._recent(directory, writer)
+        now = signature(directory)
         with self._lock:
             known = self._known.get(directory)
-        if known is not None and known[0] == signature:
+        if known is not None and known[0] == now:
             return known[1]
         summary = summarise(self.root, directory, None)
         with self._lock:
-            self._known[directory] = (signature, summary)
+            self._known[directory] = (now, summary)
         return summary
 
 
@@ -107,7 +124,8 @@ def find(root: Path) -> Iterator[Path]:
         waiting += [folder / name for name in folders if not (holds_a_run and name in _OF_A_RUN)]
 
 
-def _signature(directory: Path) -> _Signature:
+def signature(directory: Path) -> Signature:
+    """Return what changes when a run is written to."""
     return tuple(_mark(directory / name) for name in SOURCES)
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.benchmarks.protocol import Task
 from proctor.config.files import CONFIG_FILE, read_run_settings, shard_in
-from proctor.engine.plan import make_plan, shard_of
 from proctor.errors import ProctorError
 from proctor.files import clip
+from proctor.plan import make_plan, shard_of
 from proctor.report.live import duration
 from proctor.report.page.view import moment
 from proctor.report.summary import interval, percent
-from proctor.results import Rates
 from proctor.stats.intervals import Rate, wilson
-from proctor.store.episodes import Ended, EpisodeTable, Session, why_incomplete
+from proctor.store.episodes import EpisodeTable, Session, wall_and_startup, why_incomplete
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import read_episodes
+from proctor.store.result import read_result
 from proctor.store.run_directory import DATABASE, EVAL_INFO
 from proctor.viewer.safety import leads_out
 
@@ -134,22 +136,14 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     with EpisodeTable(directory / DATABASE, read_only=True) as table:
         identity, tasks = table.meta("identity"), table.meta("tasks") or []
         per_task, stopped = table.meta("n_episodes") or 0, table.meta("stopped")
-        endings, running, sessions = table.endings(), table.running(), table.sessions()
-        wall, _ = table.wall_and_startup()
-    settings = read_run_settings(directory)
-    known = [Task(**task) for task in tasks]
-    plan = _plan(settings, known, per_task, (identity or {}).get("seed", 0))
-    keys = {episode.key for episode in plan}
-    ended = {ending.key: ending for ending in endings if ending.key in keys}
-    counted = {episode.key for episode in (plan[: stopped["episodes"]] if stopped else plan)}
-    rates = Rates(
-        known,
-        [ending for ending in ended.values() if ending.key in counted],
-        [one for one in running if one.key in counted],
-        stopped,
-    )
+        settings = read_run_settings(directory)
+        plan = make_plan([Task(**task) for task in tasks], per_task, (identity or {}).get("seed", 0))
+        whole = read_episodes(table, shard_of(plan, *shard_in(settings)))
+        stored = read_result(table, whole.ended.plan, whole)
+    ended, plan, sessions = whole.ended, whole.ended.plan, list(stored.sessions)
+    wall, _ = wall_and_startup(sessions)
     env, policy = settings.get("env") or {}, settings.get("policy") or {}
-    complete = bool(plan) and len(ended) == len(plan)
+    complete = bool(plan) and ended.ended == len(plan)
     return Summary(
         path=path,
         name=clip(str(settings.get("job_name") or directory.name)),
@@ -159,24 +153,19 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
         policy=clip(str(policy.get("path") or policy.get("type") or "unknown")),
         tasks=len(tasks),
         planned=len(plan),
-        ended=len(ended),
-        errors=sum(ending.status == "error" for ending in ended.values()),
-        rate=rates.overall,
+        ended=ended.ended,
+        errors=ended.errors,
+        rate=stored.results.overall,
         wall=max(wall, time.time() - sessions[-1].started_at) if writer and sessions else wall,
         ending="" if writer or complete or stopped else clip(why_incomplete(sessions) or "", 500),
         rule=clip(stopped["rule"]) if stopped else "",
         writer=writer,
-        speed=_speed(sessions, endings) if writer else 0.0,
+        speed=_speed(sessions, ended) if writer else 0.0,
     )
 
 
-def _plan(settings: Mapping[str, Any], tasks: Sequence[Task], per_task: int, seed: int) -> list[Episode]:
-    plan = make_plan(tasks, per_task, seed)
-    return shard_of(plan, *shard_in(settings))
-
-
-def _speed(sessions: Sequence[Session], endings: Sequence[Ended]) -> float:
+def _speed(sessions: Sequence[Session], ended: Outcomes) -> float:
     if not sessions:
         return 0.0
     began = sessions[-1].started_at
-    return sum(ending.ended_at >= began for ending in endings) / max(1e-3, time.time() - began)
+    return int((ended["ended_at"] >= began).sum()) / max(1e-3, time.time() - began)

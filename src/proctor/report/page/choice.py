@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+import itertools
+from collections.abc import Sequence
 
-from proctor.benchmarks.protocol import EpisodeKey
+import numpy as np
+
+from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind, Outcomes, state_of
 from proctor.store.records import EpisodeRecord
-
-Outcome = Literal["success", "failure", "unknown", "error"]
 
 CURVE_TASKS = 60
 CURVES_PER_OUTCOME = 3
 MOST_CARDS = 60
 MOST_ROWS = 2000
+"""Of one table: more rows no browser shows in good time."""
 
 
-def outcome(record: EpisodeRecord) -> Outcome:
+def outcome(record: EpisodeRecord) -> Kind:
     """Return how an episode ended; unknown: its simulator does not tell success."""
-    if record.status == "error":
-        return "error"
-    if record.success is None:
-        return "unknown"
-    return "success" if record.success else "failure"
+    return KINDS[state_of(record.status, record.success)]
 
 
-def episodes_for_curves(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-    """Return, of each task, the episodes with the lowest, the median and the highest sum of rewards: of those that
-    failed, of those that succeeded, and of those of which it is unknown."""
-    chosen: list[EpisodeRecord] = []
-    tasks: dict[tuple[str, int], list[EpisodeRecord]] = {}
-    for record in records:
-        tasks.setdefault(record.key[:2], []).append(record)
-    for members in list(tasks.values())[:CURVE_TASKS]:
-        for kind in ("failure", "unknown", "success"):
-            alike = [r for r in members if outcome(r) == kind and r.sum_reward is not None]
-            chosen += spread(sorted(alike, key=lambda record: record.sum_reward or 0.0), CURVES_PER_OUTCOME)
+def episodes_for_curves(ended: Outcomes) -> list[int]:
+    """Return, of each task, where the episodes with the lowest, the median and the highest sum of rewards are: of
+    those that failed, of those that succeeded, and of those of which it is unknown."""
+    chosen: list[int] = []
+    tasks = (places for number in range(len(ended.plan.all_tasks)) if len(places := ended.of_task(number)))
+    for places in itertools.islice(tasks, CURVE_TASKS):
+        for state in (FAILURE, UNKNOWN, SUCCESS):
+            alike = places[ended["state"][places] == state]
+            rewards = ended["sum_reward"][alike]
+            order = np.argsort(rewards, kind="stable")[: int((~np.isnan(rewards)).sum())]
+            chosen += spread(alike[order].tolist(), CURVES_PER_OUTCOME)
     return chosen
 
 
-def spread(ordered: Sequence[EpisodeRecord], count: int) -> list[EpisodeRecord]:
+def spread(ordered: Sequence[int], count: int) -> list[int]:
     """Return `count` members from the first to the last, evenly apart."""
     if len(ordered) <= count:
         return list(ordered)
     return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
 
 
-def worst_first(records: Iterable[EpisodeRecord], has_video: Callable[[EpisodeKey], bool]) -> list[EpisodeRecord]:
-    """Return the episodes that somebody can watch, failures first, in plan order otherwise."""
-    rank = {"failure": 0, "error": 1, "unknown": 2, "success": 3}
-    return sorted((r for r in records if has_video(r.key)), key=lambda record: rank[outcome(record)])
+def worst_first(ended: Outcomes, places: Sequence[int]) -> list[int]:
+    """Return episodes with failures first, in plan order otherwise."""
+    rank = {FAILURE: 0, ERROR: 1, UNKNOWN: 2, SUCCESS: 3}
+    return sorted(places, key=lambda place: rank[int(ended["state"][place])])

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from proctor.report.live import duration
-from proctor.report.page.choice import outcome
 from proctor.report.page.figures import ticks
 from proctor.report.page.run import Run
 from proctor.report.page.svg import Described, anchor, element, figure, label, percent
 from proctor.store.eval_info import timing
-from proctor.store.records import EpisodeRecord
+from proctor.store.outcomes import KINDS, Kind
 
 _LANE = 14
 _MOST_LANES = 64
-_MOST_MARKS = 3000
+_MOST_WORDS = 3000
+_MOST_MARKS = 10_000
+"""Of the whole figure. With more episodes marks have no words, which would be most of the file; with still more,
+what one worker did within a moment is one mark."""
 
 _SPENT_ON = {
     "simulate": ("physics", ("simulate_s", "reset_s")),
@@ -40,10 +43,10 @@ class Share(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One worker, what it ran, and how much of the run's time it was busy."""
+    """One worker, the places of the plan that it ran in turn, and how much of the run's time it was busy."""
 
     name: str
-    records: Sequence[EpisodeRecord]
+    places: Sequence[int]
     seconds: float
     share: float
 
@@ -63,7 +66,7 @@ class Clock:
 
 def clock_of(run: Run, ident: str) -> Clock:
     """Return where the time of a run went."""
-    spent = timing(run.records, run.wall, run.startup)
+    spent = timing(run.results, run.wall, run.startup)
     shares = _shares(spent)
     lanes = _lanes(run)
     return Clock(
@@ -95,15 +98,15 @@ def _bar(shares: Sequence[Share]) -> Markup:
 
 
 def _lanes(run: Run) -> list[Lane]:
-    found: dict[str, list[EpisodeRecord]] = {}
-    for record in run.records:
-        if record.worker and record.started_at:
-            found.setdefault(record.worker, []).append(record)
+    ended = run.ended
+    places = np.flatnonzero((ended["state"] > 0) & (ended["started_at"] != 0))
+    places = places[np.argsort(ended["started_at"][places], kind="stable")]
     lanes = []
-    for name in sorted(found, key=_natural):
-        members = sorted(found[name], key=lambda record: record.started_at)
-        seconds = sum(record.seconds for record in members)
-        lanes.append(Lane(name, members, seconds, seconds / run.wall if run.wall else 0.0))
+    for number, name in sorted(enumerate(ended.workers), key=lambda worker: _natural(worker[1])):
+        own = places[ended["worker"][places] == number].tolist()
+        seconds = sum(ended["seconds"][own].tolist())
+        if own and name:
+            lanes.append(Lane(name, own, seconds, seconds / run.wall if run.wall else 0.0))
     return lanes
 
 
@@ -133,36 +136,36 @@ class _WorkedTime:
         self.total = total
         self.breaks = self._before[1:]
 
-    def at(self, moment: float) -> float:
-        place = max(0, bisect_right(self._starts, moment) - 1)
+    def at(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self._starts:
-            return 0.0
-        until = self._before[place + 1] if place + 1 < len(self._before) else self.total
-        return min(until, max(0.0, self._before[place] + moment - self._starts[place]))
+            return np.zeros(len(moments))
+        starts, before = np.array(self._starts), np.array([*self._before, self.total])
+        place = np.maximum(0, np.searchsorted(starts, moments, "right") - 1)
+        found: NDArray[np.float64] = np.clip(before[place] + moments - starts[place], 0.0, before[place + 1])
+        return found
 
 
 def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
     time, height = _WorkedTime(run), _LANE * len(lanes)
     if not time.total:
         return Markup()
-    many = sum(len(lane.records) for lane in lanes) > _MOST_MARKS
+    episodes = sum(len(lane.places) for lane in lanes)
+    least = 0.0 if episodes <= _MOST_MARKS else time.total * len(lanes) / _MOST_MARKS
     marks = []
     for place, lane in enumerate(lanes):
         top = place * _LANE
         marks.append(element("rect", x="0", y=top + 1, width="100%", height=_LANE - 3, class_="track"))
-        for record in lane.records:
-            start, end = time.at(record.started_at), time.at(record.started_at + record.seconds)
-            # Many marks are for the eye alone; their words would be most of the file.
-            words = [] if many else [element("title", _words(record))]
+        for start, end, kind, words in _stretches(run, lane.places, time, least):
+            told = [element("title", words)] if episodes <= _MOST_WORDS else []
             marks.append(
                 element(
                     "rect",
-                    *words,
+                    *told,
                     x=percent(start / time.total),
                     y=top + 1,
                     width=percent((end - start) / time.total),
                     height=_LANE - 3,
-                    class_=f"lane {outcome(record)}",
+                    class_=f"lane {kind}",
                 )
             )
     pauses = [
@@ -184,8 +187,24 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
     )
 
 
-def _words(record: EpisodeRecord) -> str:
-    return (
-        f"{record.task} episode {record.episode_index}: {outcome(record)}, {record.steps} steps, "
-        f"{record.seconds:.2f} s"
-    )
+def _stretches(
+    run: Run, places: Sequence[int], time: _WorkedTime, least: float
+) -> Iterator[tuple[float, float, Kind, str]]:
+    """Go through what a worker did: from when to when, how it ended, and what it was.
+
+    Of many episodes those that begin within `least` seconds are one stretch, without words, as most of them ended.
+    """
+    ended = run.ended
+    starts, took, states = (ended[name][places] for name in ("started_at", "seconds", "state"))
+    begins, ends = time.at(starts), time.at(starts + took)
+    if not least:
+        steps = ended["steps"][places].tolist()
+        rows = zip(begins.tolist(), ends.tolist(), states.tolist(), places, steps, took.tolist(), strict=True)
+        for begin, end, state, place, made, seconds in rows:
+            yield begin, end, KINDS[state], f"{run.plan[place]}: {KINDS[state]}, {made} steps, {seconds:.2f} s"
+        return
+    first = np.flatnonzero(np.diff(np.floor(begins / least), prepend=-1.0))
+    kinds = np.array([np.add.reduceat(states == state, first) for state in KINDS])
+    most = np.array(list(KINDS))[kinds.argmax(axis=0)]
+    for begin, end, state in zip(begins[first], np.maximum.reduceat(ends, first), most.tolist(), strict=True):
+        yield float(begin), float(end), KINDS[state], ""

@@ -14,6 +14,7 @@ from proctor.comparison.compare import compare_many
 from proctor.comparison.result import Comparison
 from proctor.comparison.result import Row as Compared
 from proctor.report import comparison as words
+from proctor.report.page.choice import MOST_ROWS
 from proctor.report.page.episodes import letter
 from proctor.report.page.figures import difference_bar
 
@@ -63,6 +64,7 @@ class ComparisonView(NamedTuple):
     tasks: Differences
     """Those that could be told apart first, then by how far they are apart."""
     disagreements: Sequence[DisagreementRow]
+    n_disagreements: int
 
     @property
     def told(self) -> int:
@@ -105,8 +107,9 @@ def _view(one: Comparison, second: str, family: tuple[int, int], output: Path) -
                     for whose, video in words.videos(found, first, second)
                 ],
             )
-            for found in one.disagreements
+            for found in one.disagreements[:MOST_ROWS]
         ],
+        n_disagreements=one.n_disagreements,
     )
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup
 
+from proctor.benchmarks.protocol import Episode
 from proctor.files import read_descriptor
-from proctor.report.page.choice import MOST_CARDS, Outcome, episodes_for_curves, outcome, worst_first
+from proctor.report.page.choice import MOST_CARDS, MOST_ROWS, episodes_for_curves, outcome, worst_first
 from proctor.report.page.figures import RewardLine, reward_panel, tidy
 from proctor.report.page.run import Run
+from proctor.store.outcomes import FAILURE, Kind
 from proctor.store.records import EpisodeRecord
 from proctor.store.videos import open_video, video_file
 
@@ -28,7 +31,7 @@ class Card(NamedTuple):
 
     run: int
     record: EpisodeRecord
-    outcome: Outcome
+    outcome: Kind
     prompt: str
     source: str
     link: str
@@ -38,10 +41,11 @@ class Card(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The failures of a task, as what one needs to run them again."""
+    """The failures of a task, as what one needs to run them again: the first of them, and how many there are."""
 
     task: str
-    records: Sequence[EpisodeRecord]
+    failed: int
+    episodes: Sequence[Episode]
 
 
 class Panel(NamedTuple):
@@ -53,7 +57,7 @@ class Panel(NamedTuple):
 
 def video_link(run: Run, record: EpisodeRecord, output: Path) -> str | None:
     """Return where an episode's video lies, seen from the report; `None` if there is none."""
-    video = video_file(run.path, record)
+    video = None if record.video_path is None else video_file(run.path, record.key)
     return None if video is None else quote(os.path.relpath(video, output.parent.absolute()))
 
 
@@ -64,11 +68,12 @@ def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], i
     each = max(1, MOST_CARDS // len(runs))
     for place, run in enumerate(runs):
         prompts = {(task.group, task.task_id): task.prompt for task in run.tasks}
-        links = {record.key: link for record in run.records if (link := video_link(run, record, output))}
-        watchable = worst_first(run.records, links.__contains__)
+        filmed = np.flatnonzero(run.ended["filmed"]).tolist()
+        there = [one for one in filmed if video_file(run.path, run.plan[one].key) is not None]
+        watchable = worst_first(run.ended, there)
         more += len(watchable) - len(watchable[:each])
-        for record in watchable[:each]:
-            source = _embedded(run, record) if embed else links[record.key]
+        for record in run.records.at(watchable[:each]):
+            source = _embedded(run, record) if embed else video_link(run, record, output) or ""
             found.append(
                 Card(place, record, outcome(record), prompts[record.key[:2]], source, "" if embed else source)
             )
@@ -84,18 +89,26 @@ def _which(record: EpisodeRecord) -> tuple[str, int]:
 
 
 def _embedded(run: Run, record: EpisodeRecord) -> str:
-    with open_video(run.path, record) as video:
+    with open_video(run.path, record.key) as video:
         content = read_descriptor(video, MOST_EMBEDDED, run.path)
     return f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
 
 
 def failures(run: Run) -> list[Failures]:
-    """Return the failed episodes, task by task."""
-    found: dict[tuple[str, int], list[EpisodeRecord]] = {}
-    for record in run.records:
-        if outcome(record) == "failure":
-            found.setdefault(record.key[:2], []).append(record)
-    return [Failures(members[0].task, members) for members in found.values()]
+    """Return the failed episodes, task by task, each task's first ones: together no more than a table may have."""
+    failed = {
+        task.name: places[run.ended["state"][places] == FAILURE]
+        for number, task in enumerate(run.tasks)
+        if len(places := run.ended.of_task(number))
+    }
+    most = max(1, MOST_ROWS // max(1, sum(len(places) > 0 for places in failed.values())))
+    if sum(map(len, failed.values())) <= MOST_ROWS:
+        most = MOST_ROWS
+    return [
+        Failures(task, len(places), [run.plan[place] for place in places[:most].tolist()])
+        for task, places in failed.items()
+        if len(places)
+    ]
 
 
 def reward_panels(runs: Sequence[Run]) -> list[Panel]:
@@ -103,9 +116,10 @@ def reward_panels(runs: Sequence[Run]) -> list[Panel]:
     found: dict[str, list[RewardLine]] = {}
     failed: dict[str, int] = {}
     for place, run in enumerate(runs):
-        for record in run.records:
-            failed[record.task] = failed.get(record.task, 0) + (outcome(record) == "failure")
-        for record in episodes_for_curves(run.records):
+        for number, task in enumerate(run.tasks):
+            state = run.ended["state"][run.ended.of_task(number)]
+            failed[task.name] = failed.get(task.name, 0) + int((state == FAILURE).sum())
+        for record in run.records.at(episodes_for_curves(run.ended)):
             curve = run.curves.get(record.key)
             if curve is not None:
                 whose = f"{letter(place)} " if len(runs) > 1 else ""

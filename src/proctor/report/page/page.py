@@ -29,6 +29,7 @@ from proctor.report.page.view import View, view_of
 from proctor.results import Result
 from proctor.stats.intervals import Rate
 from proctor.store.atomic import write_text
+from proctor.store.result import StoredResult
 from proctor.store.videos import links_among
 
 REPORT = "report.html"
@@ -124,6 +125,7 @@ class Page:
 def write_report(
     directories: Sequence[Path],
     output: Path | None = None,
+    stored: Sequence[StoredResult] | None = None,
     *,
     embed_videos: bool = False,
     tell: Callable[[str], None] = lambda _: None,
@@ -133,6 +135,7 @@ def write_report(
     Args:
         directories: run directories; the first is what the others are compared with.
         output: the file; `report.html` in the run's directory by default, of several in the current one.
+        stored: what is stored of the runs, from whoever has just read it.
         embed_videos: put the videos into the file instead of linking them.
         tell: is told, in a line each, what was left out of the report.
 
@@ -142,12 +145,13 @@ def write_report(
     """
     if not 1 <= len(directories) <= MOST_RUNS:
         raise UsageError(f"a report shows 1 to {MOST_RUNS} runs, got {len(directories)}.")
-    runs = [read_report_run(directory) for directory in directories]
+    known: Sequence[StoredResult | None] = stored or [None] * len(directories)
+    runs = [read_report_run(directory, one) for directory, one in zip(directories, known, strict=True)]
     if output is None:
         output = runs[0].path / REPORT if len(runs) == 1 else Path.cwd() / REPORT
     write_text(output, render(runs, output, embed_videos))
     for run in runs:
-        left_out = links_among(run.path, run.records)
+        left_out = links_among(run.path, run.ended.filmed)
         if left_out is not None:
             tell(left_out)
     return output

@@ -11,7 +11,8 @@ from proctor.report.page.run import Run
 from proctor.results import Result, TaskKey, task_key
 from proctor.stats.intervals import Estimate
 from proctor.stats.macro import stratified
-from proctor.stats.steps import StepCurve, step_curve
+from proctor.stats.steps import StepCurve, curve_of_successes
+from proctor.store.outcomes import FAILURE, SUCCESS
 
 
 def average_over_tasks(run: Run) -> Estimate | None:
@@ -22,12 +23,12 @@ def average_over_tasks(run: Run) -> Estimate | None:
 
 def curve_of(run: Run, group: str | None = None) -> StepCurve:
     """Return how many episodes of a run, or of a group of it, had succeeded by each step."""
-    told = run.results.reporting
-    return step_curve(
-        record
-        for record in run.prefix
-        if record.key[:2] in told and group in (None, record.task_group) and record.status == "finished"
-    )
+    tasks = [key for key in run.results.reporting if group in (None, key[0])]
+    places = run.results.places_of(tasks)
+    places = places[places < run.prefix]
+    state, steps = run.results.ended["state"][places], run.results.ended["steps"][places]
+    won = state == SUCCESS
+    return curve_of_successes(steps[won].tolist(), int((won | (state == FAILURE)).sum()))
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def task_table(runs: Sequence[Run]) -> list[GroupRows]:
 
 
 def _maybe(run: Run, tasks: Sequence[TaskKey]) -> Result | None:
-    if not any(run.results.by_task[key] for key in tasks):
+    if not run.results.have(tasks):
         return None
     whole = len(tasks) == len(run.tasks)
     return run.results.result if whole else run.results.result_of(tasks)

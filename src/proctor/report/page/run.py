@@ -8,41 +8,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
+from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings, shard_in
-from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, read_json
+from proctor.plan import Plan, make_plan, shard_of
 from proctor.report.page.choice import episodes_for_curves
 from proctor.results import Results
-from proctor.store.episodes import EpisodeTable, Note, Session, is_begun
+from proctor.store.episodes import EpisodeTable, Note, Session, is_begun, wall_and_startup
 from proctor.store.identity import Identity
-from proctor.store.records import Attempt, EpisodeRecord
-from proctor.store.result import counted, read_results
+from proctor.store.outcomes import Outcomes
+from proctor.store.reading import StoredRecords
+from proctor.store.result import StoredResult, read_result
 from proctor.store.rewards import RewardCurve
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run. `results` are those of all that ended, in plan order.
-
-    Of a run that a rule has `stopped`, the plan ends where it did, and `planned` says how long it was to be.
-    """
+    """What is known of a run. Of one that a rule has `stopped`, the plan ends where it did."""
 
     directory: RunDirectory
     settings: Mapping[str, Any]
     identity: Identity
     versions: Mapping[str, str]
-    tasks: Sequence[Task]
-    plan: Sequence[Episode]
-    planned: int
-    results: Results
-    attempts: Sequence[Attempt]
+    stored: StoredResult
     notes: Sequence[Note]
-    sessions: Sequence[Session]
-    wall: float
-    startup: float
     reproducible: bool
     curves: Mapping[EpisodeKey, RewardCurve]
 
@@ -52,14 +43,49 @@ class Run:
         return self.directory.path
 
     @property
-    def complete(self) -> bool:
-        """Whether every planned episode ended."""
-        return len(self.records) == len(self.plan)
+    def results(self) -> Results:
+        """What its episodes came to."""
+        return self.stored.results
 
     @property
-    def records(self) -> Sequence[EpisodeRecord]:
-        """All that ended."""
-        return self.results.records
+    def ended(self) -> Outcomes:
+        """How each of them ended."""
+        return self.results.ended
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """All its tasks."""
+        return self.results.tasks
+
+    @property
+    def plan(self) -> Plan:
+        """The episodes that count."""
+        return self.ended.plan
+
+    @property
+    def complete(self) -> bool:
+        """Whether every one of them has ended."""
+        return self.stored.complete
+
+    @property
+    def records(self) -> StoredRecords:
+        """All that ended, in plan order."""
+        return self.stored.records
+
+    @cached_property
+    def sessions(self) -> Sequence[Session]:
+        """When it was worked on."""
+        return sorted(self.stored.sessions)
+
+    @cached_property
+    def wall(self) -> float:
+        """The seconds in which it was worked on."""
+        return wall_and_startup(self.sessions)[0]
+
+    @cached_property
+    def startup(self) -> float:
+        """The seconds in which its processes started."""
+        return wall_and_startup(self.sessions)[1]
 
     @property
     def stopped(self) -> Mapping[str, Any] | None:
@@ -67,13 +93,13 @@ class Run:
         return self.results.stopped
 
     @cached_property
-    def prefix(self) -> Sequence[EpisodeRecord]:
-        """The records that a curve may be drawn of: all, or the finished prefix of the plan.
+    def prefix(self) -> int:
+        """How many episodes, from the plan's start, a curve may be drawn of.
 
         Success ends an episode early, so of a run that is not complete the episodes that happen to have ended hold
         too many successes.
         """
-        return finished_prefix(self.plan, {record.key: record for record in self.records})
+        return self.ended.prefix
 
     @property
     def policy(self) -> str:
@@ -92,7 +118,7 @@ class Run:
         return str(self.settings.get("job_name") or self.path.name)
 
 
-def read_report_run(path: Path) -> Run:
+def read_report_run(path: Path, stored: StoredResult | None = None) -> Run:
     """Read the run in a directory, also one that goes on. Raises `UsageError` if there is none."""
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such run directory.")
@@ -103,41 +129,32 @@ def read_report_run(path: Path) -> Run:
             raise UsageError(f"{path} holds no run: there is no {DATABASE}.")
         settings = read_run_settings(path)
         with as_written_by_proctor(path):
-            return _read(path.absolute(), settings)
+            return _read(path.absolute(), settings, stored)
     except StoreError as error:
         raise UsageError(str(error)) from error
 
 
-def _read(path: Path, settings: Mapping[str, Any]) -> Run:
+def _read(path: Path, settings: Mapping[str, Any], stored: StoredResult | None) -> Run:
     shard = _shard(settings)
     with EpisodeTable(path / DATABASE, read_only=True) as table:
         identity, tasks = table.meta("identity"), table.meta("tasks")
         if identity is None or tasks is None:
             raise UsageError(f"{path} holds a run that never started: there is nothing to show.")
-        tasks = [Task(**task) for task in tasks]
-        plan = make_plan(tasks, table.meta("n_episodes") or 0, identity["seed"])
-        if shard is not None:
-            plan = shard_of(plan, *shard)
-        planned, plan = len(plan), list(counted(plan, table))
-        results = read_results(table, tasks, plan)
-        wall, startup = table.wall_and_startup()
+        if stored is None:
+            plan = make_plan([Task(**task) for task in tasks], table.meta("n_episodes") or 0, identity["seed"])
+            stored = read_result(table, plan if shard is None else shard_of(plan, *shard))
         directory = RunDirectory(path, shard)
         return Run(
             directory=directory,
             settings=settings,
             identity=identity,
             versions=_versions(directory.result, identity),
-            tasks=tasks,
-            plan=plan,
-            planned=planned,
-            results=results,
-            attempts=table.attempts(),
+            stored=stored,
             notes=table.notes(),
-            sessions=table.sessions(),
-            wall=wall,
-            startup=startup,
             reproducible=bool(table.meta("reproducible")),
-            curves=table.reward_curves(record.key for record in episodes_for_curves(results.records)),
+            curves=table.reward_curves(
+                stored.results.ended.plan[place].key for place in episodes_for_curves(stored.results.ended)
+            ),
         )
 
 

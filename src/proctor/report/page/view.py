@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from proctor.report.console import count
 from proctor.report.live import duration
-from proctor.report.page.choice import MOST_ROWS, Outcome, outcome
+from proctor.report.page.choice import MOST_ROWS, outcome
 from proctor.report.page.clock import Clock, clock_of
 from proctor.report.page.command import command_of
 from proctor.report.page.episodes import Failures, failures, video_link
@@ -24,6 +24,7 @@ from proctor.report.page.run import Run
 from proctor.report.summary import describe_stop
 from proctor.results import Result, describe_running
 from proctor.store.episodes import why_incomplete
+from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE
 
@@ -43,7 +44,7 @@ class Row(NamedTuple):
     """One episode of the long table."""
 
     record: EpisodeRecord
-    outcome: Outcome
+    outcome: Kind
     link: str | None
 
 
@@ -59,7 +60,7 @@ class View:
     failures: Sequence[Failures]
     errors: Sequence[EpisodeRecord]
     rows: Sequence[Row]
-    kinds: Sequence[Outcome]
+    kinds: Sequence[Kind]
     clock: Clock
     speed: str
     command: str | None
@@ -70,7 +71,12 @@ class View:
     @property
     def failed(self) -> int:
         """How many episodes failed."""
-        return sum(len(found.records) for found in self.failures)
+        return sum(found.failed for found in self.failures)
+
+    @property
+    def elsewhere(self) -> str:
+        """Where all episodes are, those that the page leaves out too."""
+        return self.run.directory.result.name if self.run.records.listed else DATABASE
 
     @property
     def when(self) -> str:
@@ -95,9 +101,9 @@ def view_of(run: Run, place: int, output: Path) -> View:
         facts=_facts(run, result),
         warnings=_warnings(run, result),
         failures=failures(run),
-        errors=[record for record in run.records if record.status == "error"][:_MOST_ERRORS],
+        errors=run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS]),
         rows=[Row(record, outcome(record), video_link(run, record, output)) for record in run.records[:MOST_ROWS]],
-        kinds=[kind for kind in ("success", "failure", "unknown") if any(outcome(r) == kind for r in run.records)],
+        kinds=[KINDS[state] for state in (SUCCESS, FAILURE, UNKNOWN) if run.ended.counts[state]],
         clock=clock,
         speed=_speed(run, clock),
         command=command_of(run.settings),
@@ -151,14 +157,12 @@ def _facts(run: Run, result: Result) -> list[Fact]:
 def _warnings(run: Run, result: Result) -> list[str]:
     found = []
     if run.stopped is not None:
-        found.append(describe_stop(run.stopped, run.planned))
+        found.append(describe_stop(run.stopped, run.stored.planned))
     if not run.complete:
         rates = describe_running(result.rate) or "Rates are over these."
-        curve = (
-            f" The curve of steps is over the first {len(run.prefix)} of the plan." if result.rate.running else ""
-        )
+        curve = f" The curve of steps is over the first {run.prefix} of the plan." if result.rate.running else ""
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
-        ending = why_incomplete(run.sessions)
+        ending = why_incomplete(run.stored.sessions)
         if ending is not None:
             found.append(f"Why it went no further: {ending}")
     if run.directory.shard is not None:
@@ -171,7 +175,7 @@ def _warnings(run: Run, result: Result) -> list[str]:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         whose = "The benchmark" if not run.results.reporting else f"{shown}: the benchmark"
         found.append(f"{whose} reports no success, so there is a mean sum of rewards and no rate.")
-    retried = sum(record.attempts > 1 for record in run.records if record.status == "finished")
+    retried = int((run.ended["retried"] & (run.ended["state"] > ERROR)).sum())
     if retried:
         words = "was" if retried == 1 else "were"
         found.append(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +15,8 @@ from hypothesis import strategies as st
 from harness import run_tiny
 from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.events import Watcher
-from proctor.engine.plan import make_plan, repeats_note, shard_of
 from proctor.errors import UsageError
+from proctor.plan import Plan, make_plan, repeats_note, shard_of
 
 
 class Notes(Watcher):
@@ -125,6 +128,71 @@ def test_more_episodes_extend_every_shard(tasks: list[Task], few: int, more: int
     for number in range(shards):
         short = shard_of(make_plan(tasks, few, 3), number, shards)
         assert shard_of(make_plan(tasks, few + more, 3), number, shards)[: len(short)] == short
+
+
+@settings(deadline=None)
+@given(task_lists, st.integers(0, 6), st.integers(0, 9), st.integers(1, 5), st.integers(0, 4), st.data())
+def test_parts_of_a_plan_are_those_of_the_list_that_it_stands_for(
+    tasks: list[Task], n_episodes: int, seed: int, shards: int, shard: int, data: st.DataObject
+) -> None:
+    whole = [Episode(task, index, seed + index) for index in range(n_episodes) for task in tasks]
+    plan = make_plan(tasks, n_episodes, seed)
+    listed = whole[shard % shards :: shards]
+    part = shard_of(plan, shard % shards, shards)
+    chosen = sorted(
+        data.draw(st.sets(st.integers(0, len(listed) - 1)) if listed else st.just(set()), label="places")
+    )
+    for expected, found in ((whole, plan), (listed, part), ([listed[one] for one in chosen], _at(part, chosen))):
+        assert list(found) == expected
+        assert found == expected
+        assert [found.place_of(episode.key) for episode in whole] == [
+            expected.index(episode) if episode in expected else None for episode in whole
+        ]
+        assert found.places_of(found).tolist() == list(range(len(expected)))
+        assert set(found.tasks) == {episode.task for episode in expected}
+        assert [tasks[number] for number in found.numbers] == [episode.task for episode in expected]
+        assert found.indices.tolist() == [episode.index for episode in expected]
+        assert found.most_steps == sum(episode.task.max_steps for episode in expected)
+    assert plan.place_of(Episode(tasks[0], n_episodes, 0).key) is None
+    assert plan.places_of(part).tolist() == [whole.index(episode) for episode in listed]
+
+
+def _at(plan: Plan, places: list[int]) -> Plan:
+    return plan.at(np.array(places, np.int64))
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.integers(1, 5), min_size=1, max_size=4), st.integers(1, 6))
+def test_repeated_episodes_are_counted(states: list[int | None], n_episodes: int) -> None:
+    tasks = [Task(f"g{number}", 0, "t", "", 9, initial_states=count) for number, count in enumerate(states)]
+    plan = make_plan(tasks, n_episodes, 0)
+    assert plan.n_repeated == sum(episode.repeats for episode in plan)
+    assert (repeats_note(plan) is not None) == (plan.n_repeated > 0)
+
+
+def _memory(make: Callable[[], object]) -> int:
+    """Return the bytes that it takes to make something."""
+    tracemalloc.start()
+    try:
+        kept = make()
+        taken = tracemalloc.get_traced_memory()[1]
+        del kept
+        return taken
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_plan_takes_no_more_memory_for_a_million_episodes_than_for_ten() -> None:
+    assert _memory(lambda: make_plan([A, B], 500_000, 0)) < 100_000
+    assert _memory(lambda: shard_of(make_plan([A, B], 500_000, 0), 1, 7)) < 100_000
+
+
+def test_too_many_episodes_are_refused_before_they_are_planned() -> None:
+    def refused() -> None:
+        with pytest.raises(UsageError, match="a run has at most 1,000,000 episodes"):
+            make_plan([A, B], 10**9, 0)
+
+    assert _memory(refused) < 100_000
 
 
 def test_episodes_beyond_the_initial_states_are_counted_and_told() -> None:
