@@ -11,7 +11,7 @@ from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings
 from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor
+from proctor.files import as_written_by_proctor, check_folder
 from proctor.results import reporting
 from proctor.stats.intervals import Rate, wilson
 from proctor.store.episodes import EpisodeTable
@@ -63,8 +63,7 @@ class StoredRun:
 
 def read_run(path: Path) -> StoredRun:
     """Read the run in a directory, with the shards that lie below it. Raises `UsageError` if there is none."""
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such run directory.")
+    check_folder(path, "run directory")
     try:
         return _read_run(path)
     except StoreError as error:

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin
 from proctor.config.registry import absolute_source
 from proctor.config.settings import Locates
 from proctor.config.stopping import OFF
-
-_MOST_NAME = 4096
+from proctor.errors import UsageError
+from proctor.files import clip, is_there
 
 
 def absolute_setting(value: Any, annotation: Any) -> Any:
@@ -48,15 +48,12 @@ def _values(value: Any) -> Any:
 
 
 def _exists(text: str) -> bool:
-    if not text or len(text) > _MOST_NAME:
-        return False
-    try:
-        return Path(text).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):
-        return False
+    return bool(text) and is_there(text)
 
 
 def _absolute(text: str) -> str:
+    if "\0" in text:
+        raise UsageError(f"{clip(ascii(text), 60)}: a path cannot have a zero byte in it.")
     try:
         return str(Path(text).expanduser().absolute())
     except RuntimeError:  # ~somebody who has no home here

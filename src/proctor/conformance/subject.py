@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.make import make_benchmark
 from proctor.benchmarks.protocol import Benchmark, Task
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
@@ -42,7 +43,8 @@ def meet(settings: EnvSettings, policy: PolicySettings | None, extent: Extent) -
         UsageError: the benchmark, a task or the policy is not there, or something is not installed.
     """
     path = benchmark_path(settings.type)
-    benchmark: Benchmark = load_named("env.type", settings.type, path)(settings)
+    load_named("env.type", settings.type, path)
+    benchmark = make_benchmark(path, settings)
     if not settings.task and not benchmark.opens_to_tell:
         settings = replace(settings, task=_default_tasks(benchmark, extent.tasks))
     facts = learn(path, settings)

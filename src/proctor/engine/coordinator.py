@@ -6,6 +6,7 @@ can happen to a run arrives here as a message, a death, a signal or the passing 
 
 from __future__ import annotations
 
+import errno
 import selectors
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.engine.transport import HOST_DIED
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
+from proctor.files import reason
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds
 from proctor.store.records import Attempt, EpisodeRecord, Running
@@ -34,6 +36,10 @@ TICK = 0.25
 POLITE_SECONDS = 3.0
 HOPELESS = 12
 """Failed attempts after which a run that has not ended a single episode is given up."""
+
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""What the kernel says when there are too many descriptors or processes, or too little memory."""
 
 
 class Coordinator:
@@ -169,6 +175,12 @@ class Coordinator:
     def _on_no_room(self, error: OSError) -> None:
         """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
         there = len(self._at_work())
+        if error.errno not in _NO_ROOM:
+            where = f"{error.filename}: " if error.filename else ""
+            self._error = self._error or StoreError(
+                f"cannot start a worker: {where}{reason(error)}. Mend that, then run the same command again."
+            )
+            return
         words = f"no room for another worker ({error.strerror or error})"
         if there:
             self._headcount.be_content(there)

@@ -47,6 +47,8 @@ def answer(
     ]
     try:
         answers = policy.act(shown, [seat.memory for seat in seats], [seat.generator for seat in seats])
+        if answers is None:
+            raise PolicyError(_blame(seats[0], "returned None instead of Actions. Is a return missing?"))
         chunks, memories = map(list, answers)
     except (RunError, PolicyLostError):
         raise
@@ -70,6 +72,10 @@ def answer(
 def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
     try:
         array = np.asarray(chunk)
+        if array.dtype == object and array.size == 1 and array.item() is None:
+            raise PolicyError(_blame(seat, "returned None instead of an action. Is a return missing?"))
+    except PolicyError:
+        raise
     except Exception as error:
         raise PolicyError(_blame(seat, f"returned no array of actions: {error}")) from error
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != action_size:

@@ -27,7 +27,7 @@ from proctor.parallel.shard import ShardRecipe
 from proctor.recording.assembly import check_can_record
 from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
-from proctor.store.filesystem import prepare_directory
+from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
@@ -69,7 +69,7 @@ class _Parallel:
         """Run what is missing in every shard, and merge."""
         path = self._target.path
         self._target.check_usable()
-        created = [folder for folder in (path, *path.parents) if not folder.exists()]
+        created = missing_folders(path)
         prepare_directory(path, len(self._plan))
         try:
             with RunLock(path, LOCK):

@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import EpisodeKey
+from proctor.config.settings import MOST_EPISODES
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
-from proctor.store.checksums import ChecksumTables, Row, damaged, reading, writing
+from proctor.store.checksums import ChecksumTables, Row, damaged, opening, reading, writing
 from proctor.store.filesystem import is_network
 from proctor.store.meta import fault_in
-from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord, Running
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
 from proctor.store.schema import EPISODE_KEY, SCHEMA_VERSION, TABLES
 from proctor.store.videos import check_place
@@ -70,8 +71,7 @@ class EpisodeTable:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         _check_files(path, follow=read_only)
-        opening = reading(path) if read_only else writing(path)
-        with opening:
+        with reading(path) if read_only else opening(path):
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
@@ -80,7 +80,7 @@ class EpisodeTable:
             self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
             self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
             if not read_only:
-                with writing(path):
+                with opening(path):
                     self._prepare()
             self._check_version()
             self._tables.check_schema()

@@ -21,6 +21,7 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
+from proctor.files import given_path
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, check_identity
@@ -106,8 +107,9 @@ class RunDirectory:
 
     def check_usable(self) -> None:
         """Refuse a path that is a file."""
-        if self.path.is_file():
-            raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
+        with given_path(self.path, "output_dir"):
+            if self.path.is_file():
+                raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
     def check_begun(self, resumed: Path | None) -> None:
         """Refuse to begin anew what a user wants to go on with, and shards beside those of another count."""

@@ -12,7 +12,7 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.files import read_run_settings, shard_in
 from proctor.engine.plan import finished_prefix, make_plan, shard_of
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor, read_json
+from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.report.page.choice import episodes_for_curves
 from proctor.results import Results
 from proctor.store.episodes import EpisodeTable, Note, Session, is_begun
@@ -94,8 +94,7 @@ class Run:
 
 def read_report_run(path: Path) -> Run:
     """Read the run in a directory, also one that goes on. Raises `UsageError` if there is none."""
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such run directory.")
+    check_folder(path, "run directory")
     try:
         if not is_begun(path / DATABASE):
             if any(path.glob(SHARD_DIRECTORIES)):
