@@ -7,7 +7,7 @@ A message says what happened, to what, and what to do next, in one or two lines.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -71,6 +71,13 @@ class SimulatorError(ProctorError):
 
 class NoPicturesError(UsageError):
     """Drawing was asked for and no GL works here."""
+
+
+def check_known(flag: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise one `UsageError` for all names that are not known, each with what it may have meant."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(" ".join(f"--{flag}={name}: unknown.{did_you_mean(name, known)}" for name in unknown))
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -51,8 +51,8 @@ def run(arguments: Sequence[str], interrupted: Callable[[], bool] = lambda: Fals
     """
     try:
         return _dispatch(arguments)
-    except KeyboardInterrupt:
-        say("interrupted")
+    except KeyboardInterrupt as stopped:
+        say(str(stopped) or "interrupted")  # a command may know what that means for its work
         return EXIT_SIGINT
     except BaseException as error:  # SystemExit, too: only code that is not ours raises it
         if interrupted():

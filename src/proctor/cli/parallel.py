@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.gl import RenderDevice
-from proctor.cli.eval import conclude
+from proctor.cli.eval import after_run, conclude
 from proctor.config.help import flag_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.settings import Settings
@@ -66,10 +66,12 @@ def parallel_command(arguments: Sequence[str]) -> int:
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = run_parallel(settings, wish, Audience([display, trackers]))
-        trackers.conclude(evaluation)
+        with after_run(evaluation):
+            trackers.conclude(evaluation)
     directory = evaluation.directory
-    logs = f"{directory}/shard_*/logs" if any(directory.glob(SHARD_DIRECTORIES)) else str(evaluation.run.logs)
-    return conclude(evaluation, console, display, _again(directory, wish), logs)
+    logs = [evaluation.run.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
+    with after_run(evaluation):
+        return conclude(evaluation, console, display, _again(directory, wish), logs)
 
 
 def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:

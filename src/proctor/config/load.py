@@ -167,9 +167,7 @@ def _policy_type(path: Any) -> str:
     if ":" in text:
         return "python"
     if text.endswith(".py"):
-        hint = (
-            "Add the name of the policy in it" if is_there(text) else "There is no such file. A policy in one is"
-        )
+        hint = "Add the name of the policy in it:" if is_there(text) else "There is no such file. One is given as"
         raise UsageError(f"--policy.path={clip(text)}: {hint} --policy.path={clip(text)}:NAME")
     if _HUB_ID.fullmatch(text):
         return "lerobot"
@@ -348,7 +346,7 @@ def _explain(
         hint = did_you_mean(str(value), map(str, choices))
     message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
     message = message.replace("a valid integer, unable to parse string as an integer", "a whole number")
-    flag = f"--{prefix}{field}={clip(value)}" if field else f"--{prefix}*"  # of several together: __post_init__
+    flag = f"--{prefix}{field}={clip(value, 100)}" if field else f"--{prefix}*"  # __post_init__ has no field
     return UsageError(f"{flag}: {clip(message, 400)}.{hint}")
 
 

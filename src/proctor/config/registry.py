@@ -105,7 +105,10 @@ def _broken(flag: str, name: str, path: str, error: BaseException) -> UsageError
 def absolute_source(path: str) -> str:
     """Return `file.py:Name` with an absolute path, so that it holds in other directories; others as they are."""
     where, colon, name = path.rpartition(":")
-    return f"{Path(where).expanduser().absolute()}:{name}" if colon and where.endswith(".py") else path
+    if not colon or not where.endswith(".py"):
+        return path
+    with given_path(where):
+        return f"{Path(where).expanduser().absolute()}:{name}"
 
 
 def path_of(found: Any) -> str:

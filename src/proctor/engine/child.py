@@ -112,6 +112,14 @@ class Child:
         self.pidfd = -1
         return code
 
+    @property
+    def log_note(self) -> str:
+        """Where more can be read, to go after a sentence; nothing if the log is empty, for then it is removed."""
+        try:
+            return f" (log: {self.log})" if self.log.stat().st_size else ""
+        except OSError:
+            return ""
+
     def last_words(self) -> str:
         """Return the line of what the child printed that best says why it ended, or nothing."""
         try:

@@ -91,7 +91,7 @@ class HostProcess:
                         raise as_error(message)
                     if message["usage"]:
                         raise UsageError(problem)
-                    raise UsageError(f"the policy could not be loaded: {problem} (more in {self.child.log})")
+                    raise UsageError(f"the policy could not be loaded: {problem}{self.child.log_note}")
             if self.child.pidfd in ready:
                 ending = describe_exit(self.child.reap())
                 words = self.child.last_words()
@@ -102,11 +102,11 @@ class HostProcess:
                 raise PolicyHostError(
                     f"the policy's process {ending} while loading"
                     + (f": {words}" if words else "")
-                    + f" (log: {self.child.log})"
+                    + self.child.log_note
                 )
             reason = self.overdue(limits)
             if reason is not None:
-                raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+                raise PolicyHostError(f"the policy hangs: {reason}{self.child.log_note}")
 
     def again(self) -> HostProcess:
         """Start another in its place, which must turn out to hold the very same policy."""
@@ -121,13 +121,12 @@ class HostProcess:
                     raise Interrupted
                 reason = self.overdue(limits)
                 if reason is not None:
-                    raise PolicyHostError(f"the policy hangs: {reason}. Log: {self.child.log}")
+                    raise PolicyHostError(f"the policy hangs: {reason}{self.child.log_note}")
             message, _ = self.child.channel.receive()
             if message["type"] == "passes":
                 return [Pass(*one) for one in message["passes"]]
         raise PolicyHostError(
-            f"the policy's process died while its speed was measured: {self.child.last_words()} "
-            f"(log: {self.child.log})"
+            f"the policy's process died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
         )
 
     def attach(self, number: int, slot: Slot) -> None:
