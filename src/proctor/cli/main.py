@@ -87,11 +87,9 @@ def _check_surroundings() -> None:
     try:
         Path.cwd()
     except OSError as error:
-        raise UsageError(
-            f"the current directory cannot be used: {reason(error)}. Change to another: cd ~"
-        ) from None
+        raise UsageError(f"the current directory is gone: {reason(error)}. Change to another: cd ~") from None
     files = open_file_limit()
     if files < _LEAST_FILES:
         raise UsageError(
-            f"{files} files may be open at once here, and Proctor needs {_LEAST_FILES}. Run: ulimit -n 1024"
+            f"only {files} files may be open at once here, and Proctor needs {_LEAST_FILES}. Run: ulimit -n 1024"
         )

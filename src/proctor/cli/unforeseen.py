@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import platform
+import re
 import shlex
 import sys
 import tempfile
@@ -22,12 +23,14 @@ from proctor.blame import frames_of
 from proctor.errors import EXIT_FAILED
 from proctor.files import clip
 
+_ENDLESS = re.compile(r"\S{600,}")
 _MOST_SAID = 8_000
 """Characters of a message: a page of differences between two runs, and no more."""
 
 
 def say(message: str) -> None:
     """Write a message to standard error, whatever it quotes: bounded, and with no control code in it."""
+    message = _ENDLESS.sub(lambda found: f"{found[0][:200]}...", message)
     if len(message) > _MOST_SAID:
         message = f"{message[:_MOST_SAID]}..."
     sys.stderr.write("".join(map(_printed, f"proctor: {message}\n")))
@@ -42,7 +45,7 @@ def report_unforeseen(error: BaseException, arguments: Sequence[str]) -> int:
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(story)
     except OSError:
-        say(f"{_words(error)} The traceback follows.\n{story}")
+        say(f"{_words(error)} The traceback follows.\n{story.rstrip()}")
     else:
         say(f"{_words(error)} The traceback is in {path}")
     return EXIT_FAILED

@@ -60,7 +60,7 @@ def whole_number(flag: str, text: str, least: int, most: int) -> int:
     """
     digits = text.strip().removeprefix("+")
     # Not more digits than any bound has: Python refuses thousands of them in its own way.
-    if digits.removeprefix("-").isdecimal() and len(digits) <= 30:
+    if digits.isascii() and digits.removeprefix("-").isdigit() and len(digits) <= 30:
         number = int(digits)
         if least <= number <= most:
             return number

@@ -126,7 +126,7 @@ class HostProcess:
             if message["type"] == "passes":
                 return [Pass(*one) for one in message["passes"]]
         raise PolicyHostError(
-            f"the policy's process died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
+            f"the policy died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
         )
 
     def attach(self, number: int, slot: Slot) -> None:

@@ -60,6 +60,7 @@ class _Parallel:
     def __init__(self, settings: Settings, wish: Wish, watcher: Watcher) -> None:
         self._settings, self._watcher = settings, watcher
         self._target = RunDirectory(output_directory(settings))
+        self._target.check_usable()
         self._preparation = Preparation(settings, self._target.logs)
         self._plan = make_plan(self._preparation.facts.tasks, settings.eval.n_episodes, settings.seed)
         self._earlier = earlier_runs(self._target)
@@ -68,7 +69,6 @@ class _Parallel:
     def run(self) -> Evaluation:
         """Run what is missing in every shard, and merge."""
         path = self._target.path
-        self._target.check_usable()
         created = missing_folders(path)
         prepare_directory(path, len(self._plan))
         try:

@@ -12,6 +12,8 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,9 +108,9 @@ class RunDirectory:
                 table.set_meta("identity", identity)
 
     def check_usable(self) -> None:
-        """Refuse a path that is a file."""
+        """Refuse a path that is something else, or that cannot be looked at."""
         with given_path(self.path, "output_dir"):
-            if self.path.is_file():
+            if os.path.lexists(self.path) and not stat.S_ISDIR(self.path.stat().st_mode):
                 raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
     def check_begun(self, resumed: Path | None) -> None:
