@@ -32,7 +32,9 @@ def run(*arguments: str, folder: Path | None = None, **options: Any) -> subproce
 def shell(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `proctor` in a line of shell."""
     line = script.replace("proctor ", f"{sys.executable} -m proctor.cli ")
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options
+    )
 
 
 def without_rights() -> None:
@@ -54,14 +56,18 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path, module: s
 
 
 def test_ctrl_c_that_a_package_turns_into_another_error_is_still_one(tmp_path: Path) -> None:
-    (tmp_path / "turner.py").write_text(f"try:\n    {PRESS.replace(chr(10), ';')}\nexcept BaseException:\n    1 / 0\n")
+    (tmp_path / "turner.py").write_text(
+        f"try:\n    {PRESS.replace(chr(10), ';')}\nexcept BaseException:\n    1 / 0\n"
+    )
     done = run("check-benchmark", f"{tmp_path}/turner.py:X")
     assert (done.returncode, done.stderr) == (130, b"proctor: interrupted\n")
 
 
 def benchmark(tmp_path: Path, lines: str) -> list[str]:
     """Return flags of a short run whose benchmark's file, which the command itself imports, does more."""
-    (tmp_path / "mine.py").write_text(f"import sys\nsys.path.append({str(TESTS)!r})\nfrom tiny import Tiny\n{lines}")
+    (tmp_path / "mine.py").write_text(
+        f"import sys\nsys.path.append({str(TESTS)!r})\nfrom tiny import Tiny\n{lines}"
+    )
     tree = tiny_tree(tmp_path / "run", task="a", n_episodes=1, eval={"batch_size": 1})
     tree["env"]["type"] = f"{tmp_path}/mine.py:Tiny"
     return flags(tree)
@@ -73,7 +79,10 @@ def test_ctrl_c_while_the_report_is_written_says_that_the_run_is_stored(tmp_path
     (stubs / "jinja2.py").write_text(PRESS)  # only the report needs it
     done = run("eval", *benchmark(tmp_path, ""), folder=stubs)
     assert done.returncode == 130, done.stderr
-    assert done.stderr == f"proctor: interrupted after the last episode; the run is stored in {tmp_path}/run\n".encode()
+    assert (
+        done.stderr
+        == f"proctor: interrupted after the last episode; the run is stored in {tmp_path}/run\n".encode()
+    )
     assert (tmp_path / "run" / "eval_info.json").exists()
 
 

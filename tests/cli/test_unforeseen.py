@@ -35,7 +35,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> Non
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ZeroDivisionError("division\nby zero"), "unforeseen ZeroDivisionError: division by zero. Please report it."),
+        (
+            ZeroDivisionError("division\nby zero"),
+            "unforeseen ZeroDivisionError: division by zero. Please report it.",
+        ),
         (Odd(), "unforeseen Odd. Please report it."),
         (None, "unforeseen RecursionError: maximum recursion depth exceeded. Please report it."),
         (MemoryError(), "there is no memory left."),

@@ -96,7 +96,9 @@ def test_a_path_that_cannot_be_used(capsys: pytest.CaptureFixture[str], command:
         told(capsys, command, *PATH_FORMS[form](path))
 
 
-@pytest.mark.parametrize("path", ["file", "file/below", "x" * 300, "x/" * 3000, "circle", "/dev/zero", "/proc/x", "pipe"])
+@pytest.mark.parametrize(
+    "path", ["file", "file/below", "x" * 300, "x/" * 3000, "circle", "/dev/zero", "/proc/x", "pipe"]
+)
 @pytest.mark.parametrize("command", ["eval", "parallel"])
 def test_an_output_directory_that_cannot_be_one(
     capsys: pytest.CaptureFixture[str], command: str, path: str
@@ -179,10 +181,10 @@ def test_an_address_that_cannot_be_listened_on(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("seed: yes", "--seed=true: must be a number; YAML reads yes as true, no as false."),
+        ("seed: yes", "--seed=true: must be a number; YAML reads yes and no as true and false."),
         ("eval: {n_episodes: on}", "--eval.n_episodes=true: must be a number"),
         ("limits: {step: no}", "--limits.step=false: must be a number"),
-        ("output_dir: \"a\\0b\"", "zero byte"),
+        ('output_dir: "a\\0b"', "zero byte"),
         ("env: {type: [1]}", "--env.type=[1]"),
         ("policy: 3", "'policy' is a section"),
     ],
@@ -196,7 +198,9 @@ def test_settings_in_yaml_that_mean_something_else(
 
 
 def test_two_misspelled_tasks_are_both_named(capsys: pytest.CaptureFixture[str]) -> None:
-    message = told(capsys, "eval", "--policy.type=zero", "--env.type=metaworld", "--env.task=raech-v3,push-v3,psuh-v3")
+    message = told(
+        capsys, "eval", "--policy.type=zero", "--env.type=metaworld", "--env.task=raech-v3,push-v3,psuh-v3"
+    )
     assert "--env.task=raech-v3: unknown. Did you mean 'reach-v3'?" in message
     assert "--env.task=psuh-v3: unknown. Did you mean 'push-v3'?" in message
 
@@ -212,14 +216,19 @@ def test_a_policys_file_without_a_name_is_told_to_add_one(capsys: pytest.Capture
     [
         ("    def __init__(self, settings): pass", "its __init__ must call super().__init__(settings)."),
         ("    def __init__(self, settings): 1 / 0", "the benchmark cannot be made: ZeroDivisionError"),
-        ("    def __init__(self, settings): raise SystemExit", "the benchmark cannot be made: it called sys.exit()"),
+        (
+            "    def __init__(self, settings): raise SystemExit",
+            "the benchmark cannot be made: it called sys.exit()",
+        ),
         ("    def tasks(self): return [self.x for _ in 'ab']", "could not be asked for its tasks and spaces"),
     ],
 )
 def test_a_benchmark_that_fails_when_it_is_made(
     capsys: pytest.CaptureFixture[str], place: Path, body: str, words: str
 ) -> None:
-    (place / "mine.py").write_text(f"import sys\nsys.path.append({str(TESTS)!r})\nimport tiny\nclass B(tiny.Tiny):\n{body}\n")
+    (place / "mine.py").write_text(
+        f"import sys\nsys.path.append({str(TESTS)!r})\nimport tiny\nclass B(tiny.Tiny):\n{body}\n"
+    )
     assert words in told(capsys, "eval", *EVAL, "--env.type=mine.py:B", "--output_dir=run")
     assert words in told(capsys, "serve", EVAL[0], "--env.type=mine.py:B", "--env.task=a")
 

@@ -17,9 +17,8 @@ from typing import Any
 
 from proctor import __version__
 from proctor.benchmarks.gl import NO_GL, find_renderer
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
-from proctor.blame import users_code
 from proctor.config.interpreter import describe_exit, other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
@@ -82,7 +81,7 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     if benchmark.fetches:
         _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
-        with users_code(f"--env.type={settings.type}: the benchmark could not be asked for its tasks and spaces"):
+        with asking(settings):
             return facts_of(benchmark, path)
     facts = _ask(path, settings)
     if facts.undecided and facts.uses_gl:
@@ -185,7 +184,7 @@ def main() -> None:
             raise UsageError(problem)
         settings = load_object(asked["benchmark"]).Settings(**asked["env"])
         benchmark = make_benchmark(asked["benchmark"], settings)
-        with users_code(f"--env.type={settings.type}: the benchmark could not be asked for its tasks and spaces"):
+        with asking(settings):
             if asked["fetch"]:
                 benchmark.check_installed()
                 benchmark.fetch()

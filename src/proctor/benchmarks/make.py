@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.errors import UsageError
+
+
+def asking(settings: EnvSettings) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which a benchmark is asked for what it knows: what it raises is its own."""
+    return users_code(f"--env.type={settings.type}: the benchmark could not be asked for its tasks and spaces")
 
 
 def make_benchmark(path: str, settings: EnvSettings) -> Benchmark:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.facts import Facts, learn
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
 from proctor.blame import users_code
@@ -76,7 +76,9 @@ def serve_command(arguments: Sequence[str]) -> int:
     benchmark = make_benchmark(path, settings.env)
     # A machine that serves a policy needs no simulator, unless only that knows its spaces.
     source = learn(path, settings.env) if benchmark.opens_to_tell else benchmark
-    spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
+    with asking(settings.env):
+        spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
+        tasks = _tasks(source) if settings.env.task else ()
     code = policy_code(policy_path(settings.policy.type), settings.policy)
     policy = _load(settings, spec)
     check_fit(policy.spec, spec)
@@ -84,7 +86,6 @@ def serve_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "the policy names environment processors, which run beside a simulator: serve it without."
         )
-    tasks = _tasks(source) if settings.env.task else ()
     server = PolicyServer(
         Batcher(policy, spec.action_size, own.queue),
         Menu.of(policy.spec, spec, tasks),

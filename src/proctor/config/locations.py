@@ -19,6 +19,8 @@ def absolute_setting(value: Any, annotation: Any) -> Any:
     marks = [mark.kind for mark in get_args(annotation) if isinstance(mark, Locates)]
     if value is None:
         return None
+    if "\0" in str(value) and (marks or _is_path(annotation)):
+        raise UsageError(f"{clip(ascii(str(value)), 60)}: a path cannot have a zero byte in it.")
     if not marks:
         return _absolute(str(value)) if _is_path(annotation) and isinstance(value, (str, Path)) else value
     (kind,) = marks
@@ -52,8 +54,6 @@ def _exists(text: str) -> bool:
 
 
 def _absolute(text: str) -> str:
-    if "\0" in text:
-        raise UsageError(f"{clip(ascii(text), 60)}: a path cannot have a zero byte in it.")
     try:
         return str(Path(text).expanduser().absolute())
     except RuntimeError:  # ~somebody who has no home here

@@ -12,7 +12,6 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 import time
 from collections.abc import Sequence
@@ -110,7 +109,11 @@ class RunDirectory:
     def check_usable(self) -> None:
         """Refuse a path that is something else, or that cannot be looked at."""
         with given_path(self.path, "output_dir"):
-            if os.path.lexists(self.path) and not stat.S_ISDIR(self.path.stat().st_mode):
+            try:
+                mode = self.path.stat().st_mode
+            except FileNotFoundError:
+                return
+            if not stat.S_ISDIR(mode):
                 raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
     def check_begun(self, resumed: Path | None) -> None:
