@@ -59,6 +59,9 @@ _MOST_ROWS = 4 * MOST_EPISODES
 
 _JSON_COLUMNS = ("metrics", "timing")
 
+_MOST_SECONDS = 1e12
+"""Of a moment or a stretch of time, in a table that may be anybody's."""
+
 
 class EpisodeTable:
     """Reads and writes `run.sqlite`. Opening an existing file checks its schema version.
@@ -238,7 +241,11 @@ class EpisodeTable:
 
     def notes(self) -> list[Note]:
         """Return what the user was told, oldest first."""
-        return sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
+        notes = sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
+        with as_written_by_proctor(self.path):
+            for note in notes:
+                _check_seconds(note.told_at)
+        return notes
 
     def finished_keys(self) -> set[EpisodeKey]:
         """Return the episodes that need not run again: errors are tried anew."""
@@ -268,6 +275,10 @@ class EpisodeTable:
         killed = any(row["ended_at"] is None for row in rows)
         ends = [ending.ended_at for ending in self.endings()] if killed else []
         found = []
+        with as_written_by_proctor(self.path):
+            for row in rows:
+                for seconds in (row["started_at"], row["ended_at"], row["startup"]):
+                    _check_seconds(seconds)
         for place, row in enumerate(rows):
             start = row["started_at"]
             following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
@@ -382,11 +393,19 @@ def _row(record: EpisodeRecord, ended_at: float) -> Row:
 def _record(row: Row) -> EpisodeRecord:
     values = {column: parse_json(row[column]) for column in _JSON_COLUMNS}
     for column, value in values.items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or not all(type(number) in (int, float) for number in value.values()):
             raise ValueError(f"{column} are {clip(value, 40)}")
+    for seconds in (row["seconds"], row["started_at"], *values["timing"].values()):
+        _check_seconds(seconds)
     values = {**row, **values, "success": _success(row), "rewards": b""}
     del values["ended_at"]
     return EpisodeRecord(**values)
+
+
+def _check_seconds(seconds: float | None) -> None:
+    """Raise `ValueError` for a time that no clock shows: whoever adds such up gets infinity."""
+    if seconds is not None and not -_MOST_SECONDS < seconds < _MOST_SECONDS:
+        raise ValueError(f"a time is {seconds:g} s")
 
 
 def _key(row: Row) -> EpisodeKey:
