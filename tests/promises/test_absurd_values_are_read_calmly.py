@@ -32,7 +32,12 @@ ABSURD: dict[str, list[Any]] = {
     "worker": ["\x1b[2J", "x" * 100_000],
     "task": ["\x1b[2J<script>"],
 }
-SESSIONS: dict[str, list[Any]] = {"started_at": [HUGE, -HUGE], "ended_at": [HUGE], "startup": [HUGE, -HUGE], "workers": [2**62]}
+SESSIONS: dict[str, list[Any]] = {
+    "started_at": [HUGE, -HUGE],
+    "ended_at": [HUGE],
+    "startup": [HUGE, -HUGE],
+    "workers": [2**62],
+}
 OUTCOMES = {"a": [True, False, True], "b": [True, True, False]}
 
 
@@ -78,7 +83,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [f"{table}-{name}" for table, fields in (("episodes", ABSURD), ("sessions", SESSIONS)) for name in fields]
+    "name",
+    [f"{table}-{name}" for table, fields in (("episodes", ABSURD), ("sessions", SESSIONS)) for name in fields],
 )
 def test_commands_show_it_or_say_that_they_do_not(
     runs: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -107,5 +113,5 @@ def test_the_viewer_shows_all_of_them(runs: Path) -> None:
         assert status == 200
         for path in runs.iterdir():
             assert path.name.encode() in page
-            assert view.get(f"/run/{path.name}/")[0] in (200, 422), path.name
+            assert view.get(f"/run/{path.name}/")[0] in (200, 409), path.name
         assert view.process.poll() is None

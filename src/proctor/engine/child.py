@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import os
 import signal
@@ -22,9 +23,14 @@ from proctor.config.interpreter import other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.waiting import wait_readable
+from proctor.errors import StoreError
+from proctor.files import reason
 from proctor.machine.versions import HASH_SEED
 
 _PR_SET_PDEATHSIG = 1
+
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""What the kernel says where one more process, or its descriptors, do not fit."""
 
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
@@ -55,8 +61,14 @@ class Child:
         python: str | None = None,
     ) -> None:
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self._log_start = log.stat().st_size if log.exists() else 0
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self._log_start = log.stat().st_size if log.exists() else 0
+            log.touch()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise
+            raise StoreError(f"cannot write {log}: {reason(error)}. Mend that, then try again.") from error
         self.channel, theirs = Channel.pair()
         try:
             with log.open("ab") as output:

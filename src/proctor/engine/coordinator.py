@@ -6,7 +6,6 @@ can happen to a run arrives here as a message, a death, a signal or the passing 
 
 from __future__ import annotations
 
-import errno
 import selectors
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.interpreter import describe_exit
+from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
@@ -36,10 +36,6 @@ TICK = 0.25
 POLITE_SECONDS = 3.0
 HOPELESS = 12
 """Failed attempts after which a run that has not ended a single episode is given up."""
-
-
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""What the kernel says when there are too many descriptors or processes, or too little memory."""
 
 
 class Coordinator:
@@ -175,7 +171,7 @@ class Coordinator:
     def _on_no_room(self, error: OSError) -> None:
         """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
         there = len(self._at_work())
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             where = f"{error.filename}: " if error.filename else ""
             self._error = self._error or StoreError(
                 f"cannot start a worker: {where}{reason(error)}. Mend that, then run the same command again."

@@ -63,8 +63,13 @@ class HostProcess:
             "expected": recipe.expected,
             "spawned": now(),
         }
-        self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
-        os.close(memory)
+        try:
+            self.child = Child("host", boot, [bell, memory], log=recipe.log, env={}, python=recipe.python)
+        except BaseException:
+            self._free()
+            raise
+        finally:
+            os.close(memory)
 
     def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
         """Wait until the policy is loaded; returns what it needs.
@@ -159,6 +164,9 @@ class HostProcess:
         """Ask it to end; kill it if it does not."""
         self.child.ask_to_stop()
         self.child.reap(patience)
+        self._free()
+
+    def _free(self) -> None:
         for cell in self._cells:
             cell.release()
         self._shared.close()
