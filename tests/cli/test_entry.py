@@ -198,9 +198,8 @@ def test_a_deleted_working_directory_is_told_in_one_line() -> None:
 def test_too_few_open_files_are_told_with_what_to_do(files: int) -> None:
     done = run("list", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
     assert done.returncode == 2
-    assert done.stderr == (
-        f"proctor: only {files} files may be open at once here, and Proctor needs 64. Run: ulimit -n 1024\n".encode()
-    )
+    told = f"proctor: only {files} files may be open at once here, and Proctor needs 64. Run: ulimit -n 1024\n"
+    assert done.stderr.decode() == told
 
 
 def test_the_fewest_open_files_that_are_allowed_do_for_a_run(tmp_path: Path) -> None:

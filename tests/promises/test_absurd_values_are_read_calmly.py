@@ -71,7 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs, each of them absurd in one way."""
     root = tmp_path_factory.mktemp("absurd")
     make_run(root / "good", OUTCOMES)
-    for table, fields in (("episodes", ABSURD), ("sessions", SESSIONS)):
+    for table, fields in TABLES.items():
         for name, values in fields.items():
             for number, value in enumerate(values):
                 path = make_run(root / f"{table}-{name}-{number}", OUTCOMES)

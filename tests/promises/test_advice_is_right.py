@@ -1,4 +1,4 @@
-"""What a message tells a user to do must help: the cause that it names is the cause, and what it names is there."""
+"""What a message tells a user to do must help: the cause that it names is the cause, what it names is there."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def evaluate(capsys: pytest.CaptureFixture[str], folder: Path, *more: str, **tre
     [
         (
             "nothing",
-            "the policy returned None instead of an action. Is a return missing? (task a, episode 0, step 0)",
+            "returned None instead of an action. Is a return missing? (task a, episode 0, step 0)",
         ),
-        ("Full", "the policy returned None instead of Actions. Is a return missing? (task a, episode 0, step 0)"),
+        ("Full", "returned None instead of Actions. Is a return missing? (task a, episode 0, step 0)"),
     ],
 )
 def test_a_policy_that_returns_nothing_is_told_so(
@@ -65,13 +65,12 @@ def test_logs_that_are_a_file_are_no_lack_of_room(tmp_path: Path, capsys: pytest
         assert "unforeseen" not in told
 
 
-def test_every_log_that_a_message_names_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_log_that_a_message_names_is_there(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     for number, (name, inline) in enumerate([("nothing", "true"), ("wide", "false"), ("nothing", "false")]):
         place = tmp_path / str(number)
-        _, told = evaluate(
-            capsys, place, f"--eval.use_async_envs={inline}", policy={"path": f"{tmp_path}/mine.py:{name}"}
-        )
+        tree = tiny_tree(place / "run", task="a", n_episodes=1, policy={"path": f"{tmp_path}/mine.py:{name}"})
+        told = run_cli("eval", *flags(tree), f"--eval.use_async_envs={inline}").stderr
         for path in re.findall(r"(?:traceback is in|log:) (\S+?)[.)]?(?:\s|$)", told):
             found = Path(path)
             assert found.exists(), told
@@ -159,7 +158,7 @@ def test_names_longer_than_file_systems_take_are_cut(tmp_path: Path, capsys: pyt
         capsys,
         tmp_path,
         task=f"{task}1,{task}2",
-        eval={"batch_size": 1, "max_episodes_rendered": 1, "recording": False},
+        eval={"batch_size": 1, "max_episodes_rendered": 1},
     )
     assert (status, told) == (0, "")
     videos = list((tmp_path / "run").glob("videos/*/*.mp4"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ BAD_FILES = {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with all kinds of things in the way."""
     monkeypatch.chdir(tmp_path)
     for name, value in STEADY.items():
@@ -73,7 +73,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     os.mkfifo(tmp_path / "pipe")
     for name, (text, _) in BAD_FILES.items():
         (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    yield tmp_path
+    return tmp_path
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
