@@ -38,6 +38,7 @@ SESSIONS: dict[str, list[Any]] = {
     "startup": [HUGE, -HUGE],
     "workers": [2**62],
 }
+TABLES = {"episodes": ABSURD, "sessions": SESSIONS}
 OUTCOMES = {"a": [True, False, True], "b": [True, True, False]}
 
 
@@ -82,10 +83,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    "name",
-    [f"{table}-{name}" for table, fields in (("episodes", ABSURD), ("sessions", SESSIONS)) for name in fields],
-)
+@pytest.mark.parametrize("name", [f"{table}-{name}" for table, fields in TABLES.items() for name in fields])
 def test_commands_show_it_or_say_that_they_do_not(
     runs: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
