@@ -19,6 +19,7 @@ __all__ = [
     "EXECUTION",
     "Actions",
     "AtLeast",
+    "AtMost",
     "Benchmark",
     "BenchmarkSpec",
     "CheckResult",
@@ -53,6 +54,7 @@ __all__ = [
 _HOME = {
     "Actions": "proctor.policies.protocol",
     "AtLeast": "proctor.config.settings",
+    "AtMost": "proctor.config.settings",
     "Benchmark": "proctor.benchmarks.protocol",
     "BenchmarkSpec": "proctor.benchmarks.protocol",
     "CheckResult": "proctor.conformance.results",
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from proctor.config.load import make_env_config as make_env_config
     from proctor.config.settings import EXECUTION as EXECUTION
     from proctor.config.settings import AtLeast as AtLeast
+    from proctor.config.settings import AtMost as AtMost
     from proctor.config.settings import EnvSettings as EnvSettings
     from proctor.config.settings import MoreThan as MoreThan
     from proctor.config.settings import PolicySettings as PolicySettings

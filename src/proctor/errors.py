@@ -7,10 +7,7 @@ A message says what happened, to what, and what to do next, in one or two lines.
 from __future__ import annotations
 
 import difflib
-import sysconfig
-import traceback
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Collection, Iterable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -80,41 +77,11 @@ class NoPicturesError(UsageError):
     """Drawing was asked for and no GL works here."""
 
 
-def name_error(error: BaseException) -> str:
-    """Return the kind of an error and what it says.
-
-    >>> name_error(ValueError("too long")), name_error(KeyboardInterrupt())
-    ('ValueError: too long', 'KeyboardInterrupt')
-    """
-    try:
-        words = str(error)
-    except Exception:  # it is somebody else's class
-        words = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
-def own_frames(error: BaseException, most: int = 3) -> str:
-    """Return where in the user's own code an error came from, the last lines of it, or nothing.
-
-    What is installed, and what is Proctor's, is not the user's to mend.
-    """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
-    return "".join(f"\n{line}" for line in "".join(traceback.format_list(frames[-most:])).splitlines())
-
-
-def describe(error: BaseException) -> str:
-    """Return what an error says and where in the user's own code it came from."""
-    return name_error(error) + own_frames(error)
-
-
-def _is_users(filename: str) -> bool:
-    if filename.startswith("<"):
-        return False  # frozen modules, and code without a file
-    place = Path(filename).resolve()
-    if {"site-packages", "dist-packages"} & set(place.parts):
-        return False
-    ours = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).resolve().parent)
-    return not any(place.is_relative_to(folder) for folder in ours)
+def check_known(flag: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise one `UsageError` for all names that are not known, each with what it may have meant."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(" ".join(f"--{flag}={name}: unknown.{did_you_mean(name, known)}" for name in unknown))
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -1,11 +1,13 @@
 """Files that somebody else may have put where ours are expected: read only if regular, and never without a bound.
 
-A pipe or a device would be waited for, a link may lead anywhere, and a size may be more than the memory.
+A pipe or a device would be waited for, a link may lead anywhere, and a size may be more than the memory. A path
+that a user gives may be anything at all: what the system says against it becomes one line here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -13,13 +15,88 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from proctor.errors import StoreError
+from proctor.errors import StoreError, UsageError
 
 MOST_JSON = 64 << 20
 """Bytes of a JSON file that is read as a whole."""
 
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+_REASONS = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "a part of this path is a file, not a folder",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENAMETOOLONG: "the name is too long for the file system",
+    errno.ELOOP: "its links lead in a circle",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EMFILE: "too many files are open (ulimit -n)",
+}
+
+
+def reason(error: BaseException) -> str:
+    """Say in a few words what the system has against a path.
+
+    >>> reason(OSError(errno.ENOSPC, "No space left on device"))
+    'the disk is full'
+    """
+    if isinstance(error, OSError):
+        return _REASONS.get(error.errno or 0) or clip(error.strerror or str(error))
+    if isinstance(error, UnicodeError):
+        return "the name has characters that file names cannot have here"
+    return "the name has a zero byte in it" if "null" in str(error) else clip(str(error))
+
+
+@contextlib.contextmanager
+def given_path(path: Path | str, flag: str = "", remedy: str = "") -> Iterator[None]:
+    """Turn what the system says against a path that the user gave into one `UsageError`.
+
+    Args:
+        path: as the user wrote it.
+        flag: the flag it was given with, without dashes; empty: none.
+        remedy: what to do, where there is more to say than that another path is needed.
+    """
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:  # a zero byte; `~nobody`, or links in a circle
+        raise UsageError(
+            f"{f'--{flag}=' if flag else ''}{clip(str(path), 300)}: {reason(error)}.{remedy and f' {remedy}'}"
+        ) from None
+
+
+def check_folder(path: Path, what: str = "folder", remedy: str = "") -> None:
+    """Raise `UsageError` if a path that the user gave is no folder that can be looked into."""
+    with given_path(path, remedy=remedy):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            raise UsageError(
+                f"{clip(str(path), 300)}: there is no such {what}.{remedy and f' {remedy}'}"
+            ) from None
+        if not stat.S_ISDIR(mode):
+            raise UsageError(f"{clip(str(path), 300)} is {_kind(mode)}, not a {what}.{remedy and f' {remedy}'}")
+        with os.scandir(path):  # may be forbidden, although it is there
+            pass
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether there is a folder at a path, which may be any text."""
+    try:
+        return Path(path).expanduser().is_dir()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def is_there(path: Path | str) -> bool:
+    """Whether there is anything at a path, which may be any text."""
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 class NotRegularError(OSError):
@@ -180,6 +257,7 @@ def _kind(mode: int) -> str:
         stat.S_IFBLK: "a device",
         stat.S_IFDIR: "a folder",
         stat.S_IFLNK: "a link",
+        stat.S_IFREG: "a file",
     }
     return kinds.get(stat.S_IFMT(mode), "something else")
 

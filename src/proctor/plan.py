@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
+from proctor.config.settings import MOST_EPISODES
 from proctor.errors import UsageError
-from proctor.store.records import MOST_EPISODES
 
 Places = range | NDArray[np.int64]
 
@@ -146,7 +146,8 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> Plan:
         seen.add((task.group, task.task_id))
     if n_episodes * len(tasks) > MOST_EPISODES:
         raise UsageError(
-            f"{n_episodes} episodes of each of {len(tasks)} tasks: a run has at most {MOST_EPISODES:,} episodes."
+            f"--eval.n_episodes={n_episodes}: {n_episodes * len(tasks):,} episodes of {len(tasks):,} tasks, "
+            f"and a run has at most {MOST_EPISODES:,}. Ask for {MOST_EPISODES // len(tasks):,} or fewer."
         )
     return Plan(tasks, n_episodes, seed)
 

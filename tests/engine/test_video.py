@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proctor.engine.video import VideoError, VideoSink
+from proctor.errors import SimulatorError
 
 av: Any = pytest.importorskip("av")
 
@@ -81,10 +82,49 @@ def test_the_index_stands_before_the_pictures_so_that_playing_starts_at_once(tmp
     assert order.index(b"moov") < order.index(b"mdat")
 
 
-@pytest.mark.parametrize(("width", "height"), [(65, 48), (64, 49), (33, 31)])
-def test_odd_sizes_lose_a_row_or_a_column(tmp_path: Path, width: int, height: int) -> None:
-    film(tmp_path / "a.mp4", [50, 60], width=width, height=height)
-    assert watch(tmp_path / "a.mp4").size == (width // 2 * 2, height // 2 * 2)
+@pytest.mark.parametrize(("width", "height"), [(65, 48), (64, 49), (65, 49), (1, 1), (1, 48), (3, 2)])
+def test_an_odd_side_is_repeated_once_more(tmp_path: Path, width: int, height: int) -> None:
+    film(tmp_path / "odd.mp4", [90, 90], width=width, height=height)
+    found = watch(tmp_path / "odd.mp4")
+    assert found.size == (width + width % 2, height + height % 2)
+    assert np.abs(found.frames[0].astype(int) - 90).max() <= 3
+
+
+@pytest.mark.parametrize(
+    "channels", [(), (1,), (2,), (3,), (4,)], ids=["grey", "grey 1", "grey+alpha", "rgb", "rgba"]
+)
+@pytest.mark.parametrize(("width", "height"), [(64, 48), (1, 1)])
+def test_a_picture_with_any_channels_is_filmed_as_it_looks(
+    tmp_path: Path, channels: tuple[int, ...], width: int, height: int
+) -> None:
+    picture = np.full((height, width, *channels), 120, np.uint8)
+    if channels and channels[0] in (2, 4):
+        picture[..., -1] = 7  # how solid it is, and no colour
+    sink = VideoSink(tmp_path / "v.mp4", 30, 30)
+    for _ in range(3):
+        sink.add(picture)
+    sink.finish()
+    found = watch(tmp_path / "v.mp4")
+    assert len(found.frames) == 3
+    assert all(np.abs(shown.astype(int) - 120).max() <= 3 for shown in found.frames)
+
+
+def test_a_frame_of_another_size_is_fitted_to_the_first(tmp_path: Path) -> None:
+    sink = VideoSink(tmp_path / "v.mp4", 30, 30)
+    for width, height in ((64, 48), (32, 80), (100, 10)):
+        sink.add(frame(200, width, height))
+    sink.finish()
+    found = watch(tmp_path / "v.mp4")
+    assert [shown.shape for shown in found.frames] == [(48, 64, 3)] * 3
+
+
+@pytest.mark.parametrize(
+    "frame", [None, "a picture", np.zeros((4, 4, 3)), np.zeros((4, 4, 5), np.uint8), np.zeros((0, 4, 3), np.uint8)]
+)
+def test_what_is_no_picture_is_the_simulators_fault(tmp_path: Path, frame: Any) -> None:
+    with pytest.raises(SimulatorError, match=r"render\(\) gave .*, no picture"):
+        VideoSink(tmp_path / "v.mp4", 30, 30).add(frame)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_and_columns_are_not_mixed_up(tmp_path: Path) -> None:
@@ -210,6 +250,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from proctor.engine.video import VideoError, VideoSink
+from proctor.errors import SimulatorError
 noise = np.random.default_rng(0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 sink = VideoSink(Path(sys.argv[1]), 30, 30)

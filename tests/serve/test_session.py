@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,18 @@ def test_steps_are_whole_numbers_that_grow(number: Any) -> None:
     talk.read(numbered(0))
     with pytest.raises(Refused):
         talk.read({**step(1), "proctor/step": number})
+
+
+@pytest.mark.parametrize("offsets", [(0,), (-1, 0)])
+@pytest.mark.parametrize("key", ["proctor/window", "proctor/episode", "proctor/step", "proctor/seed", "prompt"])
+@pytest.mark.parametrize("value", [np.array([1, 2]), np.float64(2), 2.0, [2], {"a": 1}, np.array(2), True])
+def test_what_is_no_plain_value_is_taken_or_refused_in_words(
+    key: str, value: Any, offsets: tuple[int, ...]
+) -> None:
+    talk = session(offsets)
+    for number in range(2):  # the second is compared with the first
+        with contextlib.suppress(Refused):
+            talk.read(numbered(number, **{key: value}))
 
 
 def test_a_window_that_the_client_sends_is_taken_as_it_is() -> None:

@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_replaced_leaves_no_half_written_one(tmp_path: Pat
 
 
 def test_a_directory_that_is_gone_is_told_with_the_path(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="No such file or directory"):
+    with pytest.raises(StoreError, match="there is no such file or folder"):
         write_text(tmp_path / "gone" / "file", "text")
 
 

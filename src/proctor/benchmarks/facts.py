@@ -16,6 +16,7 @@ from typing import Any
 
 from proctor import __version__
 from proctor.benchmarks.gl import NO_GL, find_renderer
+from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
 from proctor.config.interpreter import describe_exit, other_version, package_environment
 from proctor.config.registry import load_object
@@ -76,11 +77,12 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     Raises:
         UsageError: a task is unknown, or a package is missing; says how to get it.
     """
-    benchmark: Benchmark = load_object(path)(settings)
+    benchmark = make_benchmark(path, settings)
     if benchmark.fetches:
         _fetch(path, settings, benchmark)
     if settings.python is None and not benchmark.opens_to_tell:
-        return facts_of(benchmark, path)
+        with asking(settings):
+            return facts_of(benchmark, path)
     facts = _ask(path, settings)
     if facts.undecided and facts.uses_gl:
         # Its observations may be drawn: tried again with a GL that works, if there is one.
@@ -177,14 +179,15 @@ def main() -> None:
         problem = other_version(asked["version"])
         if problem is not None:
             raise UsageError(problem)
-        benchmark_class: type[Benchmark] = load_object(asked["benchmark"])
-        benchmark = benchmark_class(benchmark_class.Settings(**asked["env"]))
-        if asked["fetch"]:
-            benchmark.check_installed()
-            benchmark.fetch()
-            answer = {}
-        else:
-            answer = facts_of(benchmark, asked["benchmark"]).to_wire()
+        settings = load_object(asked["benchmark"]).Settings(**asked["env"])
+        benchmark = make_benchmark(asked["benchmark"], settings)
+        with asking(settings):
+            if asked["fetch"]:
+                benchmark.check_installed()
+                benchmark.fetch()
+                answer = {}
+            else:
+                answer = facts_of(benchmark, asked["benchmark"]).to_wire()
     except ProctorError as error:
         answer = {"usage": str(error)}
     print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent

@@ -1,5 +1,5 @@
 """`python -m proctor.cli`."""
 
-from proctor.cli.main import main
+from proctor.cli.entry import main
 
 main()

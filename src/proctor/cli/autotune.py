@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import signal
 import tempfile
 import time
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from proctor.config.load import settings_from_flags
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM
+from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, ProctorError
 from proctor.machine.programs import Interrupted
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice
@@ -62,12 +63,18 @@ def _advise(flags: Sequence[str], errors: Console) -> Advice:
         errors.print(Text(f"{time.monotonic() - begun:4.0f} s  {what}", style="dim"), soft_wrap=True)
 
     with ExitStack() as stack:
-        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-autotune-")))
+        logs = Path(tempfile.mkdtemp(prefix="proctor-autotune-"))
+        tidy = stack.enter_context(ExitStack())
+        tidy.callback(shutil.rmtree, logs, ignore_errors=True)
         interrupts = stack.enter_context(Interrupts())
         try:
             return make_advice(settings, logs, stack, interrupts, tell)
         except Interrupted:
             raise Interrupted(interrupts.first) from None
+        except ProctorError as error:
+            if str(logs) in str(error):
+                tidy.pop_all()  # the user is told to look there
+            raise
 
 
 def paste_ready(flags: Sequence[str], advice: Advice) -> str:

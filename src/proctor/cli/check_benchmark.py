@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from proctor.config.flags import Nested
+from proctor.config.flags import Nested, whole_number
 from proctor.config.load import tree_from_flags
+from proctor.config.settings import MOST_SEED
 from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
 from proctor.conformance.score import Extent
@@ -37,7 +38,8 @@ usage: proctor check-benchmark NAME [--env.* flags] [--tasks=a,b] [--episodes=2]
 
 The exit status is 0 if every check passed, 1 if one failed, 2 if the benchmark cannot be checked here."""
 
-_OWN = {"tasks", "episodes", "steps", "seed"}
+_MOST = {"episodes": 1_000, "steps": 1_000_000, "seed": MOST_SEED - 1_000}
+_OWN = {"tasks", *_MOST}
 _MARKS: dict[State, Mark] = {"passed": "good", "failed": "bad", "note": "note", "skipped": "none"}
 _WORDS: dict[State, str] = {"passed": "passed", "failed": "failed", "note": "with a note", "skipped": "skipped"}
 _NAME = 19
@@ -80,18 +82,8 @@ def _parse(arguments: Sequence[str]) -> tuple[Nested, Extent]:
     if not env.get("type"):
         raise UsageError("name a benchmark: proctor check-benchmark NAME. See: proctor list benchmarks")
     tasks = [task.strip() for task in own.pop("tasks", "").split(",") if task.strip()]
-    numbers: dict[str, Any] = {key: _number(key, text) for key, text in own.items()}
+    numbers: dict[str, Any] = {key: whole_number(key, text, 0, _MOST[key]) for key, text in own.items()}
     return tree, Extent(tasks, **numbers)
-
-
-def _number(flag: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise UsageError(f"--{flag}={text}: must be a whole number.") from None
-    if number < 0:
-        raise UsageError(f"--{flag}={text}: must be at least 0.")
-    return number
 
 
 def _print(console: Console, name: str, results: Sequence[CheckResult]) -> None:

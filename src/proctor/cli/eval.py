@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -56,13 +58,33 @@ def eval_command(arguments: Sequence[str]) -> int:
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = evaluate_anywhere(settings, [display, trackers])
-        trackers.conclude(evaluation)
+        with after_run(evaluation):
+            trackers.conclude(evaluation)
     resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
-    return conclude(evaluation, console, display, resume, logs=str(evaluation.run.logs))
+    with after_run(evaluation):
+        return conclude(evaluation, console, display, resume, [evaluation.run.logs])
 
 
-def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: str) -> int:
-    """Tell what a run came to, and with which command it goes on; returns the exit status."""
+@contextlib.contextmanager
+def after_run(evaluation: Evaluation) -> Iterator[None]:
+    """Say what a Ctrl-C means that comes when all episodes have ended: nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        stored = f"; the run is stored in {evaluation.directory}" if evaluation.info else ""
+        raise KeyboardInterrupt(f"interrupted after the last episode{stored}") from None
+
+
+def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]) -> int:
+    """Tell what a run came to, and with which command it goes on; returns the exit status.
+
+    Args:
+        evaluation: the run, ended.
+        console: where the result goes.
+        display: what was told of the run so far.
+        resume: the command that goes on.
+        logs: the folders in which its processes wrote.
+    """
     report = write_run_report(evaluation)
     if isinstance(display, Stream):
         if report.problem is not None:
@@ -75,14 +97,14 @@ def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume:
     return _complain(evaluation, resume, logs)
 
 
-def _complain(evaluation: Evaluation, resume: str, logs: str) -> int:
+def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
     errors = Console(stderr=True)
     if evaluation.error is not None:
         errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
         if isinstance(evaluation.error, PolicyError):
-            errors.print(
-                Text(f"The traceback is in {logs}. A policy that was changed is another one"), soft_wrap=True
-            )
+            written = [str(folder) for folder in logs if any(file.stat().st_size for file in folder.glob("*.log"))]
+            where = f"The traceback is in {', '.join(written)}. " if written else ""
+            errors.print(Text(f"{where}A policy that was changed is another one"), soft_wrap=True)
             errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
         elif isinstance(evaluation.error, BenchmarkError):
             errors.print("Other settings make another run, which needs a new --output_dir.")

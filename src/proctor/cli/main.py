@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-
-from rich.console import Console
-from rich.text import Text
+from pathlib import Path
 
 import proctor
+from proctor.cli.unforeseen import report_unforeseen, say
 from proctor.config.registry import load_object
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
-from proctor.machine.processes import hear_of_children
+from proctor.files import reason
+from proctor.machine.processes import open_file_limit
 from proctor.report.console import PatientConsole
 
 # Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
@@ -40,38 +39,29 @@ usage: proctor COMMAND [flags]
 
 proctor COMMAND --help tells more; proctor --version tells the version."""
 
-_MOST_SAID = 8_000
-"""Characters of an error: a page of differences between two runs, and no more."""
+_LEAST_FILES = 64
 
 
-def main() -> None:
-    """Run the command line and exit with its status."""
-    hear_of_children()
-    try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        PatientConsole().on_broken_pipe()  # nobody is left to tell
-        status = EXIT_OK
-    sys.exit(status)
+def run(arguments: Sequence[str], interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Run one command and return its exit status. Nothing is raised, whatever happens.
 
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status."""
-    errors = Console(stderr=True)
+    Args:
+        arguments: the command line without the program's name.
+        interrupted: whether Ctrl-C was pressed; what it then raises may have become another error on its way.
+    """
     try:
         return _dispatch(arguments)
-    except ProctorError as error:
-        errors.print(Text(f"proctor: {_bounded(str(error))}"), soft_wrap=True)
-        return error.exit_status
-    except KeyboardInterrupt:
-        errors.print("proctor: interrupted before anything started")
+    except KeyboardInterrupt as stopped:
+        say(str(stopped) or "interrupted")  # a command may know what that means for its work
         return EXIT_SIGINT
-
-
-def _bounded(message: str) -> str:
-    # Whatever a message quotes, it must not fill a terminal or a log.
-    return message if len(message) <= _MOST_SAID else f"{message[:_MOST_SAID]}..."
+    except BaseException as error:  # SystemExit, too: only code that is not ours raises it
+        if interrupted():
+            say("interrupted")
+            return EXIT_SIGINT
+        if isinstance(error, ProctorError):
+            say(str(error))
+            return error.exit_status
+        return report_unforeseen(error, arguments)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -87,5 +77,19 @@ def _dispatch(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"unknown command '{arguments[0]}'.{did_you_mean(arguments[0], COMMANDS)} See: proctor --help"
         )
+    _check_surroundings()
     command: Callable[[Sequence[str]], int] = load_object(COMMANDS[arguments[0]][0])
     return command(arguments[1:])
+
+
+def _check_surroundings() -> None:
+    """Refuse to start where no command can work, in words of what is wrong there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the current directory is gone: {reason(error)}. Change to another: cd ~") from None
+    files = open_file_limit()
+    if files < _LEAST_FILES:
+        raise UsageError(
+            f"only {files} files may be open at once here, and Proctor needs {_LEAST_FILES}. Run: ulimit -n 1024"
+        )

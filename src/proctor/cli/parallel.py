@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.gl import RenderDevice
-from proctor.cli.eval import conclude
+from proctor.cli.eval import after_run, conclude
 from proctor.config.help import flag_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.settings import Settings
 from proctor.engine.events import Audience
 from proctor.errors import EXIT_OK, UsageError
+from proctor.files import clip
 from proctor.parallel.run import run_parallel
 from proctor.parallel.settle import Wish
 from proctor.report.console import PatientConsole
@@ -36,6 +37,8 @@ usage: proctor parallel --num-shards=N|auto [--render-device=auto|gpu|cpu] [flag
 One process is normally better: `proctor eval` uses all cores, and one copy of the policy answers them all. Shards
 pay off with several GPUs, or with a policy that cannot batch. The result is the same, digest for digest.
 A shard that dies is started again and goes on. The same command finishes what is missing."""
+
+_MOST_SHARDS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +66,12 @@ def parallel_command(arguments: Sequence[str]) -> int:
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = run_parallel(settings, wish, Audience([display, trackers]))
-        trackers.conclude(evaluation)
+        with after_run(evaluation):
+            trackers.conclude(evaluation)
     directory = evaluation.directory
-    logs = f"{directory}/shard_*/logs" if any(directory.glob(SHARD_DIRECTORIES)) else str(evaluation.run.logs)
-    return conclude(evaluation, console, display, _again(directory, wish), logs)
+    logs = [evaluation.run.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
+    with after_run(evaluation):
+        return conclude(evaluation, console, display, _again(directory, wish), logs)
 
 
 def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:
@@ -75,8 +80,11 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:
     own: ParallelSettings = validated(
         "", ParallelSettings, {name: tree.pop(name) for name in names if name in tree}
     )
-    if own.num_shards != "auto" and own.num_shards < 1:
-        raise UsageError(f"--num_shards={own.num_shards}: must be at least 1, or auto.")
+    if own.num_shards != "auto" and not 1 <= own.num_shards <= _MOST_SHARDS:
+        raise UsageError(
+            f"--num-shards={clip(own.num_shards, 40)}: must be from 1 to {_MOST_SHARDS}, or auto. Each shard is a "
+            "process on this machine."
+        )
     number = None if own.num_shards == "auto" else own.num_shards
     return build_settings(tree), Wish(number, own.render_device)
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
+from proctor.files import check_regular, given_path
 from proctor.report.console import PatientConsole
 
 _USAGE = """Write one HTML file about a run, or about several side by side, that needs no network and no Proctor.
@@ -75,8 +76,11 @@ def _parse(arguments: Sequence[str]) -> _Wish:
             directories.append(Path(argument))
     if not directories:
         raise UsageError("name a run directory: proctor report DIR. See: proctor report --help")
-    if output is not None and output.is_dir():
-        raise UsageError(f"--output={output} is a directory. Name a file in it.")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise UsageError(f"--output={output}: there is no directory {output.absolute().parent}.")
+    if output is not None:
+        with given_path(output, "output"):
+            if output.is_dir():
+                raise UsageError(f"--output={output} is a directory. Name a file in it.")
+            check_regular(output)
+            if not output.absolute().parent.is_dir():
+                raise UsageError(f"--output={output}: there is no directory {output.absolute().parent}.")
     return _Wish(directories, output, embed)

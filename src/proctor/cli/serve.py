@@ -12,16 +12,18 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.blame import users_code
 from proctor.config.flags import parse_flags
 from proctor.config.help import section_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.registry import benchmark_path, load_object, policy_path
-from proctor.config.settings import AtLeast, Settings
+from proctor.config.settings import MOST_PORT, AtLeast, AtMost, Settings
 from proctor.engine.child import be_steady
 from proctor.engine.seat import check_fit
-from proctor.errors import EXIT_OK, ProctorError, UsageError, did_you_mean
+from proctor.errors import EXIT_OK, UsageError, did_you_mean
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.policies.remote.served import metadata_of
@@ -52,8 +54,10 @@ class ServeSettings:
     host: Annotated[str, "address to listen on; 0.0.0.0: reachable from everywhere, without any password"] = (
         "127.0.0.1"
     )
-    port: Annotated[int, AtLeast(0), "port to listen on; 0: a free one, which is printed"] = 8000
-    max_message_mb: Annotated[int, AtLeast(1), "largest message that is taken, in MiB"] = 64
+    port: Annotated[int, AtLeast(0), AtMost(MOST_PORT), "port to listen on; 0: a free one, which is printed"] = (
+        8000
+    )
+    max_message_mb: Annotated[int, AtLeast(1), AtMost(16_384), "largest message that is taken, in MiB"] = 64
     allow_origin: Annotated[
         str, "web pages that may use it, a comma list of scheme://host:port; a robot's client needs none [no page]"
     ] = ""
@@ -69,11 +73,12 @@ def serve_command(arguments: Sequence[str]) -> int:
     settings, own = _settings(arguments)
     be_steady()
     path = benchmark_path(settings.env.type)
-    benchmark_class: type[Benchmark] = load_object(path)
-    benchmark = benchmark_class(settings.env)
+    benchmark = make_benchmark(path, settings.env)
     # A machine that serves a policy needs no simulator, unless only that knows its spaces.
     source = learn(path, settings.env) if benchmark.opens_to_tell else benchmark
-    spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
+    with asking(settings.env):
+        spec = spec_behind(benchmark.get_env_processors(), source.spec).renamed(settings.rename_map)
+        tasks = _tasks(source) if settings.env.task else ()
     code = policy_code(policy_path(settings.policy.type), settings.policy)
     policy = _load(settings, spec)
     check_fit(policy.spec, spec)
@@ -81,7 +86,6 @@ def serve_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "the policy names environment processors, which run beside a simulator: serve it without."
         )
-    tasks = _tasks(source) if settings.env.task else ()
     server = PolicyServer(
         Batcher(policy, spec.action_size, own.queue),
         Menu.of(policy.spec, spec, tasks),
@@ -133,8 +137,6 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
     tree = tree_from_flags(arguments)
     own = {name: tree.pop(name) for name in names if name in tree}
     serving: ServeSettings = validated("", ServeSettings, own)
-    if not serving.port < 1 << 16:
-        raise UsageError(f"--port={serving.port}: must be below 65536.")
     settings = build_settings(tree)
     if settings.policy.python is not None:
         python = settings.policy.python
@@ -144,12 +146,8 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
 
 def _load(settings: Settings, spec: BenchmarkSpec) -> Policy:
     policy_class: type[Policy] = load_object(policy_path(settings.policy.type))
-    try:
+    with users_code("the policy could not be loaded"):
         return policy_class.from_settings(settings.policy, spec)
-    except ProctorError:
-        raise
-    except Exception as error:
-        raise UsageError(f"the policy could not be loaded: {type(error).__name__}: {error}") from error
 
 
 def _print_help(console: Console) -> None:

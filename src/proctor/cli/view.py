@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from proctor.config.flags import whole_number
+from proctor.config.settings import MOST_PORT
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
+from proctor.files import check_folder
 from proctor.report.console import PatientConsole
 
 DEFAULT_ROOT = Path("outputs/eval")
@@ -82,10 +85,5 @@ def _parse(arguments: Sequence[str]) -> _Wish:
     if len(roots) > 1:
         raise UsageError(f"name one folder, not {len(roots)}; runs below it are found at any depth.")
     root = roots[0] if roots else DEFAULT_ROOT
-    if not root.is_dir():
-        hint = "" if roots else " Name the folder that your runs are in: proctor view ROOT"
-        raise UsageError(f"{root}: there is no such folder.{hint}")
-    port = values["--port"]
-    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(f"--port={port}: expected a number from 0 to 65535.")
-    return _Wish(root, values["--host"], int(port), show)
+    check_folder(root, remedy="" if roots else "Name the folder that your runs are in: proctor view ROOT")
+    return _Wish(root, values["--host"], whole_number("port", values["--port"], 0, MOST_PORT), show)

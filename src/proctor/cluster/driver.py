@@ -13,14 +13,15 @@ from math import ceil
 from pathlib import Path
 
 from proctor.benchmarks.facts import learn
-from proctor.benchmarks.protocol import Benchmark, Task
+from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.protocol import Task
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
 from proctor.cluster.fleet import Fleet, Member, News
 from proctor.cluster.handout import HandOut
 from proctor.cluster.mail import Leaving
 from proctor.cluster.node import Order
-from proctor.config.registry import benchmark_path, load_object
+from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import TICK
@@ -56,7 +57,7 @@ class Nodes:
         self._settings, self._directory = settings, directory
         # What the benchmark needs has to be on the nodes, and is looked for there.
         path = benchmark_path(settings.env.type)
-        benchmark: Benchmark = load_object(path)(settings.env)
+        benchmark = make_benchmark(path, settings.env)
         self.tasks: Sequence[Task] = (
             learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
         )

@@ -12,7 +12,7 @@ import numpy as np
 from proctor.benchmarks.protocol import Task
 from proctor.config.files import read_run_settings
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor
+from proctor.files import as_written_by_proctor, check_folder
 from proctor.plan import make_plan, shard_of
 from proctor.stats.intervals import CONFIDENCE, Rate, wilson
 from proctor.store.episodes import EpisodeTable
@@ -71,8 +71,7 @@ class StoredRun:
 
 def read_run(path: Path) -> StoredRun:
     """Read the run in a directory, with the shards that lie below it. Raises `UsageError` if there is none."""
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such run directory.")
+    check_folder(path, "run directory")
     try:
         return _read_run(path)
     except StoreError as error:

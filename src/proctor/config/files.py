@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from proctor.config.yaml_text import YamlError, read_yaml
 from proctor.errors import UsageError
-from proctor.files import clip
+from proctor.files import check_folder, clip, reason
 
 CONFIG_FILE = "config.yaml"
 
@@ -17,9 +18,11 @@ def read_settings_file(path: Path, flag: str) -> dict[str, Any]:
     try:
         tree = read_yaml(path)
     except FileNotFoundError:
-        raise UsageError(f"{flag}: there is no such file.") from None
-    except (OSError, YamlError) as error:
-        raise UsageError(f"{flag}: {clip(str(error), 300)}") from None
+        raise UsageError(f"{clip(flag, 300)}: there is no such file.") from None
+    except YamlError as error:
+        raise UsageError(f"{clip(flag, 300)}: {clip(str(error), 300)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{clip(flag, 300)}: {reason(error)}.") from None
     if not isinstance(tree, dict) or not all(isinstance(name, str) for name in tree):
         raise UsageError(f"{flag}: expected settings, as in a run directory's {CONFIG_FILE}.")
     return tree
@@ -28,10 +31,11 @@ def read_settings_file(path: Path, flag: str) -> dict[str, Any]:
 def read_run_settings(directory: Path) -> dict[str, Any]:
     """Return the settings of the run in `directory`, whose sections are what they are in every run."""
     path = directory / CONFIG_FILE
+    check_folder(directory, "run directory")
     try:
         tree = read_settings_file(path, str(path))
     except UsageError:
-        if not path.exists() and not path.is_symlink():
+        if not os.path.lexists(path):
             raise UsageError(f"{directory} holds no run: {path} is missing.") from None
         raise
     for section in ("policy", "env", "eval"):

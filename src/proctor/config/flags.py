@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.files import clip
 
 Nested = dict[str, Any]
 
@@ -20,6 +21,7 @@ class FlagText(str):
     __slots__ = ()
 
 
+_MOST_LEVELS = 32
 _BARE = re.compile(r"[A-Za-z_][\w.-]*=")
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"}
 
@@ -50,6 +52,21 @@ def parse_flags(arguments: Sequence[str], is_switch: Callable[[str], bool]) -> d
     return flags
 
 
+def whole_number(flag: str, text: str, least: int, most: int) -> int:
+    """Return a flag's text as a whole number between two bounds. Raises `UsageError`.
+
+    >>> whole_number("port", "8000", 0, 65535)
+    8000
+    """
+    digits = text.strip().removeprefix("+")
+    # Not more digits than any bound has: Python refuses thousands of them in its own way.
+    if digits.isascii() and digits.removeprefix("-").isdigit() and len(digits) <= 30:
+        number = int(digits)
+        if least <= number <= most:
+            return number
+    raise UsageError(f"--{flag}={clip(text, 60)}: must be a whole number from {least} to {most}.")
+
+
 def nest(flags: dict[str, str]) -> Nested:
     """Turn dotted names into a tree.
 
@@ -59,6 +76,8 @@ def nest(flags: dict[str, str]) -> Nested:
     tree: Nested = {}
     for name, value in flags.items():
         *parents, leaf = name.split(".")
+        if len(parents) > _MOST_LEVELS:
+            raise UsageError(f"--{clip(name, 60)}: no setting has so many dots.")
         branch = tree
         for parent in parents:
             branch = branch.setdefault(parent, {})

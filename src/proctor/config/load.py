@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import types
 import typing
@@ -12,13 +13,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from proctor.blame import users_code
 from proctor.config.clusters import check_cluster
 from proctor.config.files import read_run_settings, read_settings_file
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.locations import absolute_setting
 from proctor.config.registry import benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
+    MOST_SEED,
     AtLeast,
+    AtMost,
     ClusterSettings,
     EnvSettings,
     LimitSettings,
@@ -33,11 +37,13 @@ from proctor.config.stopping import check_stopping
 from proctor.config.trackers import tracker_names
 from proctor.config.yaml_text import TooLargeError, YamlError, parse_yaml
 from proctor.errors import UsageError, did_you_mean
-from proctor.files import clip
+from proctor.files import clip, is_folder, is_there
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_NO_NUMBER = re.compile(r"[-+]?0\d.*|\d{4,}[eE]\d+|\d+[-:].*")
+"""Revisions, dates and times, which YAML 1.1 takes for numbers: octal, large, or with base 60."""
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -75,11 +81,23 @@ def build_settings(tree: Nested) -> Settings:
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
     settings = Settings(**values, **_validate_top(tree))
+    _check_seeds(settings)
     check_shard(settings)
     check_stopping(settings)
     tracker_names(settings)
     check_cluster(settings)
     return settings
+
+
+def _check_seeds(settings: Settings) -> None:
+    """Refuse seeds that not every simulator takes: episode i has seed + i."""
+    last = settings.seed + settings.eval.n_episodes - 1
+    if last > MOST_SEED:
+        raise UsageError(
+            f"--seed={clip(settings.seed, 40)}: the last of {settings.eval.n_episodes} episodes would have seed "
+            f"{clip(last, 40)}, and simulators take seeds up to {MOST_SEED}. "
+            f"Use --seed={MOST_SEED - settings.eval.n_episodes + 1} or less."
+        )
 
 
 def make_env_config(type: str, **fields: Any) -> EnvSettings:
@@ -144,10 +162,13 @@ def _policy_type(path: Any) -> str:
     text = str(path)
     if text.startswith(("ws://", "wss://")):
         return "remote"
-    if Path(text).expanduser().is_dir():
+    if is_folder(text):
         return "lerobot"
     if ":" in text:
         return "python"
+    if text.endswith(".py"):
+        hint = "Add the name of the policy in it:" if is_there(text) else "There is no such file. One is given as"
+        raise UsageError(f"--policy.path={clip(text)}: {hint} --policy.path={clip(text)}:NAME")
     if _HUB_ID.fullmatch(text):
         return "lerobot"
     raise UsageError(
@@ -162,8 +183,11 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
         return values
     own = known_fields(kind)
     known = {name: value for name, value in values.items() if name in own}
+    opened = _typed(known.get(kind.OPEN) or {}, dict)
+    if not isinstance(opened, dict):
+        raise UsageError(f"--policy.{kind.OPEN}={clip(opened)}: expected a map, such as {{name: value}}.")
     unknown = {name: value for name, value in values.items() if name not in own}
-    return {**known, kind.OPEN: merge(known.get(kind.OPEN) or {}, unknown)}
+    return {**known, kind.OPEN: merge(opened, unknown)}
 
 
 def _section(tree: Nested, name: str) -> Nested:
@@ -211,13 +235,16 @@ def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Return values as a settings dataclass. Raises `UsageError` that names the flag, prefix and all."""
     hints = get_type_hints(kind)
     annotations = get_type_hints(kind, include_extras=True)
-    ready = {
-        name: absolute_setting(_typed(value, hints[name]), annotations[name]) for name, value in values.items()
-    }
-    try:
-        checked = TypeAdapter(kind).validate_python(ready)
-    except ValidationError as error:
-        raise _explain(error, prefix, ready, hints) from None
+    ready = {}
+    for name, value in values.items():
+        _refuse_truth(f"{prefix}{name}", value, hints[name])
+        ready[name] = absolute_setting(_typed(value, hints[name]), annotations[name])
+    # A class of somebody else's may check itself, and fail in doing so.
+    with users_code(f"the settings --{prefix}* of {kind.__module__}:{kind.__qualname__} cannot be checked"):
+        try:
+            checked = TypeAdapter(kind).validate_python(ready)
+        except ValidationError as error:
+            raise _explain(error, prefix, ready, hints) from None
     for name, annotation in annotations.items():
         _check_bounds(f"{prefix}{name}", getattr(checked, name), annotation)
     return checked
@@ -230,6 +257,7 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
     for name, value in tree.items():
         if name in SECTIONS:
             continue
+        _refuse_truth(name, value, plain[name])
         try:
             ready = absolute_setting(_typed(value, plain[name]), hints[name])
             values[name] = TypeAdapter(hints[name]).validate_python(ready)
@@ -239,14 +267,35 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
     return values
 
 
+def _refuse_truth(name: str, value: Any, annotation: Any) -> None:
+    """Refuse a yes where a number is wanted: pydantic takes it for 1."""
+    if isinstance(value, bool) and _without_none(annotation) in (int, float):
+        raise UsageError(
+            f"--{name}={str(value).lower()}: must be a number; YAML reads yes and no as true and false."
+        )
+
+
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     for limit in get_args(annotation):
         if value is None:
             return  # optional, and left out
         if isinstance(limit, AtLeast) and not value >= limit.bound:
             raise UsageError(f"--{name}={clip(value)}: must be at least {limit.bound:g}.")
+        if isinstance(limit, AtMost) and not value <= limit.bound:
+            raise UsageError(f"--{name}={clip(value, 40)}: must be at most {limit.bound:,}.")
         if isinstance(limit, MoreThan) and not value > limit.bound:
             raise UsageError(f"--{name}={clip(value)}: must be more than {limit.bound:g}.")
+    if _too_large(value):
+        raise UsageError(f"--{name}={clip(value, 40)}: whole numbers are at most 2**63 - 1 here.")
+
+
+def _too_large(value: Any) -> bool:
+    """Whether a whole number, at any depth, is more than files and messages to other processes can hold."""
+    if isinstance(value, dict):
+        return any(map(_too_large, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_too_large, value))
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
 
 
 def _typed(value: Any, annotation: Any) -> Any:
@@ -261,9 +310,14 @@ def _typed(value: Any, annotation: Any) -> Any:
 
 
 def _open_texts(value: Any) -> Any:
+    """Return values whose types nobody declares, as plain ones: what YAML alone knows becomes text again."""
     if isinstance(value, dict):
-        return {key: _open_texts(item) for key, item in value.items()}
-    return _yaml(value) if isinstance(value, FlagText) else value
+        return {key if isinstance(key, str) else str(key): _open_texts(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_open_texts(item) for item in value]
+    if isinstance(value, FlagText):
+        return _yaml(value)
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _yaml(text: str) -> Any:
@@ -273,21 +327,27 @@ def _yaml(text: str) -> Any:
         raise UsageError(f"{clip(text, 60)}: {error}.") from None
     except YamlError:
         return text
+    if not isinstance(value, str | dict | list) and _NO_NUMBER.fullmatch(text.strip()):
+        return str(text)
+    if not isinstance(value, str):
+        return _open_texts(value)
     # YAML 1.1 wants a dot in a number with an exponent; people write 1e-3.
-    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+    return float(value) if _EXPONENT.fullmatch(value) and not _NO_NUMBER.fullmatch(value) else value
 
 
 def _explain(
     error: ValidationError, prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any], name: str = ""
 ) -> UsageError:
     first = error.errors()[0]
-    field = name or str(first["loc"][0])
+    field = name or str(next(iter(first["loc"]), ""))
     value, hint = values.get(field), ""
-    choices = get_args(hints[field]) if get_origin(hints[field]) is Literal else ()
+    choices = get_args(hints[field]) if get_origin(hints.get(field)) is Literal else ()
     if choices:
         hint = did_you_mean(str(value), map(str, choices))
     message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
-    return UsageError(f"--{prefix}{field}={clip(value)}: {clip(message, 400)}.{hint}")
+    message = message.replace("a valid integer, unable to parse string as an integer", "a whole number")
+    flag = f"--{prefix}{field}={clip(value, 100)}" if field else f"--{prefix}*"  # __post_init__ has no field
+    return UsageError(f"{flag}: {clip(message, 400)}.{hint}")
 
 
 def _is_switch(name: str) -> bool:

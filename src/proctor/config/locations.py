@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin
 from proctor.config.registry import absolute_source
 from proctor.config.settings import Locates
 from proctor.config.stopping import OFF
-
-_MOST_NAME = 4096
+from proctor.errors import UsageError
+from proctor.files import clip, is_there
 
 
 def absolute_setting(value: Any, annotation: Any) -> Any:
@@ -19,6 +19,8 @@ def absolute_setting(value: Any, annotation: Any) -> Any:
     marks = [mark.kind for mark in get_args(annotation) if isinstance(mark, Locates)]
     if value is None:
         return None
+    if "\0" in str(value) and (marks or _is_path(annotation)):
+        raise UsageError(f"{clip(ascii(str(value)), 60)}: a path cannot have a zero byte in it.")
     if not marks:
         return _absolute(str(value)) if _is_path(annotation) and isinstance(value, (str, Path)) else value
     (kind,) = marks
@@ -48,12 +50,7 @@ def _values(value: Any) -> Any:
 
 
 def _exists(text: str) -> bool:
-    if not text or len(text) > _MOST_NAME:
-        return False
-    try:
-        return Path(text).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):
-        return False
+    return bool(text) and is_there(text)
 
 
 def _absolute(text: str) -> str:

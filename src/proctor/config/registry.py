@@ -14,7 +14,9 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+from proctor.blame import UserCodeError, users_code
 from proctor.errors import ProctorError, UsageError, did_you_mean
+from proctor.files import clip, given_path
 
 BENCHMARKS = {
     "metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld",
@@ -24,6 +26,7 @@ BENCHMARKS = {
     "libero": "proctor.benchmarks.libero.benchmark:Libero",
 }
 
+_OURS = "proctor"
 _OF_FILES = "proctor_user_"
 _LOADING = threading.RLock()
 """One thread at a time runs a user's file, and may load another from inside it: who comes second gets it whole."""
@@ -81,27 +84,34 @@ def load_named(flag: str, name: str, path: str) -> Any:
     """Import what stands behind a name that the user gave.
 
     Raises:
-        UsageError: it cannot be imported. Whoever gives a file or module of their own sees its traceback instead.
+        UsageError: it cannot be imported. Whoever gives a file or module of their own is told where it failed.
     """
     try:
         return load_object(path)
+    except UserCodeError as error:
+        if ":" in name:
+            raise UserCodeError(f"--{flag}={name}: {error}") from error.__cause__
+        raise _broken(flag, name, path, error.__cause__ or error) from error
     except ProctorError as error:
-        if ":" in name:
-            raise
         raise UsageError(f"--{flag}={name}: {error}") from None
-    except Exception as error:
-        if ":" in name:
-            raise
-        raise UsageError(
-            f"--{flag}={name}: {path} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}. "
-            "Install its package again, or what it lacks."
-        ) from error
+    except Exception as error:  # of a module of ours, which lacks a package
+        raise _broken(flag, name, path, error) from error
+
+
+def _broken(flag: str, name: str, path: str, error: BaseException) -> UsageError:
+    return UsageError(
+        f"--{flag}={name}: {path} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}. "
+        "Install its package again, or what it lacks."
+    )
 
 
 def absolute_source(path: str) -> str:
     """Return `file.py:Name` with an absolute path, so that it holds in other directories; others as they are."""
     where, colon, name = path.rpartition(":")
-    return f"{Path(where).expanduser().absolute()}:{name}" if colon and where.endswith(".py") else path
+    if not colon or not where.endswith(".py"):
+        return path
+    with given_path(where):
+        return f"{Path(where).expanduser().absolute()}:{name}"
 
 
 def path_of(found: Any) -> str:
@@ -116,16 +126,25 @@ def path_of(found: Any) -> str:
 
 
 def load_object(path: str) -> Any:
-    """Import what `module:Name` or `file.py:Name` names. Raises `UsageError` if it is not there."""
+    """Import what `module:Name` or `file.py:Name` names.
+
+    Raises:
+        UsageError: it is not there.
+        UserCodeError: it raises, or leaves in another way, while it is imported; says where. A module of ours
+            raises whatever it does.
+    """
     where, _, name = path.rpartition(":")
     if not where or not name:
-        raise UsageError(f"'{path}' is not of the form file.py:Name or module:Name.")
-    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
-    try:
-        return getattr(module, name)
-    except AttributeError:
-        public = [known for known in vars(module) if not known.startswith("_")]
-        raise UsageError(f"{where} has no '{name}'.{did_you_mean(name, public)}") from None
+        raise UsageError(f"'{clip(path)}' is not of the form file.py:Name or module:Name.")
+    if where.partition(".")[0] == _OURS:
+        return getattr(importlib.import_module(where), name)
+    with users_code(f"{clip(where)} cannot be imported"):
+        module = _load_file(where) if where.endswith(".py") else _load_module(where)
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            public = [known for known in vars(module) if not known.startswith("_")]
+            raise UsageError(f"{clip(where)} has no '{clip(name)}'.{did_you_mean(name, public)}") from None
 
 
 def _load_module(name: str) -> Any:
@@ -149,10 +168,11 @@ class _FreshLoader(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def _load_file(path: Path) -> Any:
-    path = path.expanduser().resolve()
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}.")
+def _load_file(where: str) -> Any:
+    with given_path(where):
+        path = Path(where).expanduser().resolve()
+        if not path.is_file():
+            raise UsageError(f"there is no file {clip(str(path), 300)}.")
     with _LOADING:
         return _load_once(path, f"{_OF_FILES}{path.stem}")
 
@@ -172,6 +192,6 @@ def _load_once(path: Path, name: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
     return module

@@ -14,6 +14,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 
 EXECUTION = "execution"
 
+MOST_EPISODES = 1_000_000
+"""Of one run: more would not fit into memory, and no benchmark has them."""
+
+MOST_SEED = 2**32 - 1
+"""Of an episode: NumPy's older generators, which many simulators use, take no larger one."""
+
+MOST_PORT = 2**16 - 1
+
 
 def deciding(settings: Any) -> dict[str, Any]:
     """Return the values of a section that can change a result: all that are not marked `EXECUTION`."""
@@ -41,6 +49,12 @@ class Locates(NamedTuple):
 
 class AtLeast(NamedTuple):
     """The smallest value a number may have."""
+
+    bound: float
+
+
+class AtMost(NamedTuple):
+    """The largest value a number may have."""
 
     bound: float
 
@@ -106,9 +120,13 @@ class PolicySettings:
 class RunSettings:
     """How many episodes, and how they are run (`--eval.*`)."""
 
-    n_episodes: Annotated[int, EXECUTION, AtLeast(1), "episodes per task"] = 50
+    n_episodes: Annotated[int, EXECUTION, AtLeast(1), AtMost(MOST_EPISODES), "episodes per task"] = 50
     batch_size: Annotated[
-        int, EXECUTION, AtLeast(0), "simulator workers; 0: one per core, more while that makes the run faster"
+        int,
+        EXECUTION,
+        AtLeast(0),
+        AtMost(10_000),
+        "simulator workers; 0: one per core, more while that makes the run faster",
     ] = 0
     use_async_envs: Annotated[
         bool, EXECUTION, "false: everything in this process, one episode at a time, for debuggers"
@@ -136,7 +154,11 @@ class RunSettings:
         "run every num_shards-th episode of the plan from this one on; slurm: the array task's",
     ] = 0
     num_shards: Annotated[
-        int, EXECUTION, AtLeast(1), "how many processes share the plan; proctor merge puts them together"
+        int,
+        EXECUTION,
+        AtLeast(1),
+        AtMost(MOST_EPISODES),
+        "how many processes share the plan; proctor merge puts them together",
     ] = 1
     stop_when: Annotated[
         str,
@@ -209,7 +231,7 @@ class Settings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     wandb: WandbSettings = field(default_factory=WandbSettings)
-    seed: Annotated[int, AtLeast(0), "episode i of every task runs with seed + i"] = 1000
+    seed: Annotated[int, AtLeast(0), AtMost(MOST_SEED), "episode i of every task runs with seed + i"] = 1000
     rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
         field(default_factory=dict)
     )

@@ -26,7 +26,7 @@ def from_slurm(tree: dict[str, Any], environment: Mapping[str, str] = os.environ
         shard = {"shard_id": number}
     else:
         first, count = (_number(environment, f"SLURM_ARRAY_TASK_{name}") for name in ("MIN", "COUNT"))
-        step = int(environment.get("SLURM_ARRAY_TASK_STEP") or 1)
+        step = _number({"SLURM_ARRAY_TASK_STEP": "1", **environment}, "SLURM_ARRAY_TASK_STEP") or 1
         place, rest = divmod(number - first, step)
         if count == 1 or rest or place >= count:
             raise UsageError(

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.make import make_benchmark
 from proctor.benchmarks.protocol import Benchmark, Task
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.conformance.score import ALL, Extent
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UsageError, check_known
 from proctor.policies.protocol import Policy
 
 MOST_TASKS = 3
@@ -42,7 +43,8 @@ def meet(settings: EnvSettings, policy: PolicySettings | None, extent: Extent) -
         UsageError: the benchmark, a task or the policy is not there, or something is not installed.
     """
     path = benchmark_path(settings.type)
-    benchmark: Benchmark = load_named("env.type", settings.type, path)(settings)
+    load_named("env.type", settings.type, path)
+    benchmark = make_benchmark(path, settings)
     if not settings.task and not benchmark.opens_to_tell:
         settings = replace(settings, task=_default_tasks(benchmark, extent.tasks))
     facts = learn(path, settings)
@@ -78,9 +80,7 @@ def _groups_for(catalogue: Mapping[str, Sequence[Task]], wanted: Sequence[str]) 
     if not names:
         return _cover(catalogue) if wanted else list(catalogue)[:MOST_TASKS]
     known = {task.name for tasks in catalogue.values() for task in tasks}
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--tasks={name}: unknown.{did_you_mean(name, known)}")
+    check_known("tasks", names, known)
     # The smallest group that holds a task names the fewest others.
     groups = sorted(catalogue, key=lambda group: len(catalogue[group]))
     found = [next(group for group in groups if name in {t.name for t in catalogue[group]}) for name in names]
@@ -104,9 +104,7 @@ def choose_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> Sequence[Task]
     by_name = {task.name: task for task in reversed(tasks)}
     if ALL in wanted:
         return list(tasks)
-    for name in wanted:
-        if name not in by_name:
-            raise UsageError(f"--tasks={name}: unknown.{did_you_mean(name, by_name)}")
+    check_known("tasks", wanted, by_name)
     if wanted:
         return [by_name[name] for name in dict.fromkeys(wanted)]
     groups: dict[str, list[Task]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proctor.benchmarks.gl import NO_GL, find_renderer
+from proctor.blame import UserCodeError
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.config.wire import to_plain
 from proctor.conformance.claims import check_claims
@@ -20,7 +21,7 @@ from proctor.conformance.playing import PlayerRecipe, perform
 from proctor.conformance.results import CheckResult
 from proctor.conformance.score import Extent, compose
 from proctor.conformance.subject import Subject, meet
-from proctor.errors import NoPicturesError, ProctorError
+from proctor.errors import NoPicturesError
 from proctor.machine.cores import usable_cores
 
 _MOST_PLAYERS = 4
@@ -44,10 +45,8 @@ def run_suite(
     tell("asking the benchmark")
     try:
         subject = meet(settings, policy, extent)
-    except ProctorError:
-        raise
-    except Exception as error:
-        words = f"asking the benchmark raised {type(error).__name__}: {' '.join(str(error).split())}"
+    except UserCodeError as error:
+        words = " ".join(str(error).split())
         return [
             CheckResult("tasks", "failed", words, "the object, tasks() and spec must work from the settings alone")
         ]

@@ -8,6 +8,7 @@ alike. A child dies with the coordinator, however that ends: the kernel sends it
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import os
 import signal
@@ -22,11 +23,16 @@ from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.strays import STRAYS, marked
 from proctor.engine.waiting import wait_readable
+from proctor.errors import StoreError
+from proctor.files import reason
 from proctor.machine.processes import end_with_parent, exit_code, hear_of_children, kill_group
 from proctor.machine.versions import HASH_SEED
 
 _LAST_WORDS = 0.2
 """Seconds that a hung child gets to say where it hangs."""
+
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""What the kernel says where one more process, or its descriptors, do not fit."""
 
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
@@ -57,8 +63,14 @@ class Child:
         python: str | None = None,
     ) -> None:
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self._log_start = log.stat().st_size if log.exists() else 0
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self._log_start = log.stat().st_size if log.exists() else 0
+            log.touch()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise
+            raise StoreError(f"cannot write {log}: {reason(error)}. Mend that, then try again.") from error
         self._code: int | None = None
         self._mark = STRAYS.admit()
         try:
@@ -133,6 +145,14 @@ class Child:
         self.pidfd = -1
         STRAYS.dismiss(self._mark)
         return self._code
+
+    @property
+    def log_note(self) -> str:
+        """Where more can be read, to go after a sentence; nothing if the log is empty, for then it is removed."""
+        try:
+            return f" (log: {self.log})" if self.log.stat().st_size else ""
+        except OSError:
+            return ""
 
     def last_words(self) -> str:
         """Return the line of what the child printed that best says why it ended, or nothing."""

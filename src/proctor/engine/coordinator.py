@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.interpreter import describe_exit
+from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
@@ -26,6 +27,7 @@ from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.engine.transport import HOST_DIED, now
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
+from proctor.files import reason
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds
 from proctor.store.records import Attempt, EpisodeRecord, Running
@@ -171,6 +173,12 @@ class Coordinator:
     def _on_no_room(self, error: OSError) -> None:
         """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
         there = len(self._at_work())
+        if error.errno not in NO_ROOM:
+            where = f"{error.filename}: " if error.filename else ""
+            self._error = self._error or StoreError(
+                f"cannot start a worker: {where}{reason(error)}. Mend that, then run the same command again."
+            )
+            return
         words = f"no room for another worker ({error.strerror or error})"
         if there:
             self._headcount.be_content(there)

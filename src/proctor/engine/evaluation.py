@@ -19,14 +19,14 @@ from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
-from proctor.errors import ProctorError, StoreError, UsageError
+from proctor.errors import ProctorError, RunError, StoreError, UsageError
 from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Results
 from proctor.store.episodes import EpisodeTable
-from proctor.store.filesystem import prepare_directory
+from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords, read_episodes
@@ -113,10 +113,15 @@ class Evaluator:
         """Run what is missing and write the result. Raises `UsageError` before anything has started."""
         self._directory.check_usable()
         path = self._directory.path
-        created = [folder for folder in (path, *path.parents) if not folder.exists()]
+        created = missing_folders(path)
         prepare_directory(self._directory.path, len(self._plan))
         try:
             return self._run()
+        except RunError as error:
+            if not self._directory.holds_a_run():
+                raise
+            # What is stored can be gone on with: the user is told how.
+            return Evaluation(self._directory, self._nothing, {}, error=error)
         finally:
             # A command that was refused or stopped before its run began leaves nothing behind.
             self._directory.remove_if_unused(created)

@@ -19,6 +19,7 @@ import msgpack
 
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
+from proctor.blame import described
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip, policy_fault
@@ -26,7 +27,7 @@ from proctor.engine.patience import Patience
 from proctor.engine.proof import PolicyProof
 from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, now
-from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError, describe
+from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
 
@@ -224,7 +225,7 @@ class PolicyServer:
 
 
 def _host_fault(error: BaseException) -> PolicyError:
-    fault = PolicyError(f"the policy's host failed: {describe(error)}")
+    fault = PolicyError(f"the policy's host failed: {described(error)}")
     fault.__cause__ = error
     return fault
 
@@ -254,7 +255,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         return
     except BaseException as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
-        channel.send({"type": "load_error", "message": clip(describe(error), 4000), "usage": False})
+        channel.send({"type": "load_error", "message": clip(described(error), 4000), "usage": False})
         return
     loading.write(Phase.IDLE, now())
 

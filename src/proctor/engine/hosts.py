@@ -63,8 +63,13 @@ class HostProcess:
             "expected": recipe.expected,
             "spawned": now(),
         }
-        self.child = Child("host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python)
-        os.close(memory)
+        try:
+            self.child = Child("host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python)
+        except BaseException:
+            self._free()
+            raise
+        finally:
+            os.close(memory)
 
     def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
         """Wait until the policy is loaded; returns what it needs.
@@ -91,7 +96,7 @@ class HostProcess:
                         raise as_error(message)
                     if message["usage"]:
                         raise UsageError(problem)
-                    raise UsageError(f"the policy could not be loaded: {problem} (more in {self.child.log})")
+                    raise UsageError(f"the policy could not be loaded: {problem}{self.child.log_note}")
             if self.child.pidfd in ready:
                 ending = describe_exit(self.child.reap())
                 words = self.child.last_words()
@@ -102,11 +107,11 @@ class HostProcess:
                 raise PolicyHostError(
                     f"the policy's process {ending} while loading"
                     + (f": {words}" if words else "")
-                    + f" (log: {self.child.log})"
+                    + self.child.log_note
                 )
             reason = self.hung(limits)
             if reason is not None:
-                raise PolicyHostError(f"{reason}. Log: {self.child.log}")
+                raise PolicyHostError(f"{reason}{self.child.log_note}")
 
     def again(self) -> HostProcess:
         """Start another in its place, which must turn out to hold the very same policy."""
@@ -121,13 +126,12 @@ class HostProcess:
                     raise Interrupted
                 reason = self.hung(limits)
                 if reason is not None:
-                    raise PolicyHostError(f"{reason}. Log: {self.child.log}")
+                    raise PolicyHostError(f"{reason}{self.child.log_note}")
             message, _ = self.child.channel.receive()
             if message["type"] == "passes":
                 return [Pass(*one) for one in message["passes"]]
         raise PolicyHostError(
-            f"the policy's process died while its speed was measured: {self.child.last_words()} "
-            f"(log: {self.child.log})"
+            f"the policy died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
         )
 
     def attach(self, number: int, slot: Slot) -> None:
@@ -155,6 +159,9 @@ class HostProcess:
         """Ask it to end; kill it if it does not."""
         self.child.ask_to_stop()
         self.child.reap(patience)
+        self._free()
+
+    def _free(self) -> None:
         for cell in self._cells:
             cell.release()
         self._shared.close()

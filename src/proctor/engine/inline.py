@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.blame import named
 from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
@@ -25,7 +26,7 @@ from proctor.engine.rollout import LocalActor, View, Witnesses
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError, name_error
+from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
@@ -124,4 +125,4 @@ class _Inline:
         """Say what broke, and drop the simulator, whose state is unknown now."""
         phase = self._meter.phase.name.lower()
         self._stage.close()
-        return f"{phase} raised {name_error(error)}"
+        return f"{phase} raised {named(error)}"

@@ -18,6 +18,8 @@ Message = dict[str, Any]
 
 _LARGEST = 1 << 17
 _MOST_DESCRIPTORS = 8
+_ANY_TEXT = "surrogateescape"
+"""File names need not be text, and travel all the same."""
 
 
 _HOPELESS: dict[str, type[RunError]] = {
@@ -54,7 +56,7 @@ class Channel:
 
     def send(self, message: Message, descriptors: list[int] | None = None) -> None:
         """Send one message. Raises `ChannelClosed` when nobody is there to read it."""
-        data: bytes = msgpack.packb(message)
+        data: bytes = msgpack.packb(message, unicode_errors=_ANY_TEXT)
         if len(data) > _LARGEST:
             raise ValueError(f"a control message of {len(data)} bytes; at most {_LARGEST} are sent")
         beside = (
@@ -82,7 +84,7 @@ class Channel:
         for level, kind, content in beside:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-        message: Message = msgpack.unpackb(data)
+        message: Message = msgpack.unpackb(data, unicode_errors=_ANY_TEXT)
         return message, list(descriptors)
 
     def receive_all(self) -> list[Message]:
@@ -97,7 +99,7 @@ class Channel:
                 data = b""
             if not data:
                 return [*messages, {"type": "closed"}]
-            messages.append(msgpack.unpackb(data))
+            messages.append(msgpack.unpackb(data, unicode_errors=_ANY_TEXT))
 
 
 def policy_fault(error: RunError) -> Message:

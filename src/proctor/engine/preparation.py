@@ -11,8 +11,10 @@ from typing import Any
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
+from proctor.benchmarks.make import make_benchmark
 from proctor.benchmarks.processors import processors_for, spec_behind
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
+from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
 from proctor.config.wire import to_plain
@@ -102,8 +104,7 @@ class Preparation:
     def __init__(self, settings: Settings, logs: Path, live_policy: Policy | None = None) -> None:
         self._settings, self._logs, self.live = settings, logs, live_policy
         self._benchmark_path = benchmark_path(settings.env.type)
-        benchmark_class: type[Benchmark] = load_object(self._benchmark_path)
-        self.benchmark = benchmark_class(settings.env)
+        self.benchmark = make_benchmark(self._benchmark_path, settings.env)
         self.facts = learn(self._benchmark_path, settings.env)
         self.spec = self._spec_behind(None)
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
@@ -162,9 +163,10 @@ class Preparation:
         settings = self._policy_settings
         inline = not self._settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
-            proof = PolicyProof(
-                self._policy_path, settings, lambda: policy_class.from_settings(settings, self.spec), None
-            )
+            with users_code("the policy could not be loaded"):
+                proof = PolicyProof(
+                    self._policy_path, settings, lambda: policy_class.from_settings(settings, self.spec), None
+                )
             if inline or settings.placement != "central":
                 spec, versions = proof.policy.spec, interpreter_versions()
                 return Served(spec, proof.identity, versions, policy=proof.policy, prove=proof)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Episode
+from proctor.config.settings import MOST_EPISODES
 from proctor.plan import Plan
-from proctor.store.records import MOST_EPISODES
 
 TaskKey = tuple[str, int]
 

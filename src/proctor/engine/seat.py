@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
+from proctor.blame import frames_of, named
 from proctor.engine.randomness import episode_generator
-from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError, name_error, own_frames
+from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError
 from proctor.policies.protocol import Policy, PolicySpec
 
 
@@ -34,7 +35,7 @@ class Seat:
         except (RunError, PolicyLostError):
             raise  # it says itself what is wrong
         except BaseException as error:  # also sys.exit(), which would end a thread without a word
-            raise PolicyError(_blame(self, f"begin() raised {name_error(error)}") + own_frames(error)) from error
+            raise _raised(self, "begin() raised", error) from error
 
 
 def answer(
@@ -47,11 +48,13 @@ def answer(
     ]
     try:
         answers = policy.act(shown, [seat.memory for seat in seats], [seat.generator for seat in seats])
+        if answers is None:
+            raise PolicyError(_blame(seats[0], "returned None instead of Actions. Is a return missing?"))
         chunks, memories = map(list, answers)
     except (RunError, PolicyLostError):
         raise
     except BaseException as error:
-        raise PolicyError(_blame(seats[0], f"raised {name_error(error)}") + own_frames(error)) from error
+        raise _raised(seats[0], "raised", error) from error
     if len(chunks) != len(seats) or len(memories) != len(seats):
         raise PolicyError(
             _blame(
@@ -70,6 +73,10 @@ def answer(
 def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
     try:
         array = np.asarray(chunk)
+        if array.dtype == object and array.size == 1 and array.item() is None:
+            raise PolicyError(_blame(seat, "returned None instead of an action. Is a return missing?"))
+    except PolicyError:
+        raise
     except Exception as error:
         raise PolicyError(_blame(seat, f"returned no array of actions: {error}")) from error
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != action_size:
@@ -94,6 +101,10 @@ def all_finite(array: NDArray[Any]) -> bool:
 
 def _blame(seat: Seat, what: str) -> str:
     return f"the policy {what} (task {seat.episode.task.name}, episode {seat.episode.index}, step {seat.step})"
+
+
+def _raised(seat: Seat, what: str, error: BaseException) -> PolicyError:
+    return PolicyError("\n".join([_blame(seat, f"{what} {named(error)}"), *frames_of(error)]))
 
 
 def looked_at(spec: PolicySpec, benchmark: BenchmarkSpec) -> frozenset[str]:

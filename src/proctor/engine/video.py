@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.benchmarks.pictures import as_rgb, is_picture
+from proctor.errors import SimulatorError
+
 
 class VideoError(Exception):
     """A video could not be written: disk full, or the directory is gone."""
@@ -41,13 +44,17 @@ class VideoSink:
         return step % self._stride == 0
 
     def add(self, frame: NDArray[np.uint8]) -> None:
-        """Encode one frame."""
+        """Encode one frame. Raises `SimulatorError` if it is no picture."""
         import av
 
+        if not is_picture(frame):
+            kind = f"{frame.dtype}{frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
+            raise SimulatorError(f"render() gave {kind}, no picture (uint8, height by width by 3)")
         try:
             if self._container is None:
                 self._open(frame.shape[1], frame.shape[0])
-            image = av.VideoFrame.from_ndarray(_even(frame), format="rgb24")
+            fitted = _fitted(as_rgb(frame), self._stream.height, self._stream.width)
+            image = av.VideoFrame.from_ndarray(fitted, format="rgb24")
             for packet in self._stream.encode(image):
                 self._container.mux(packet)
         except OSError as error:
@@ -78,13 +85,16 @@ class VideoSink:
         # faststart moves the index to the front, so that a browser plays before it has the whole file.
         self._container = av.open(str(self._partial), "w", format="mp4", options={"movflags": "faststart"})
         self._stream = self._container.add_stream("libx264", rate=self._rate)
-        self._stream.width, self._stream.height = width - width % 2, height - height % 2
+        # H.264 with 4:2:0 colour needs even sides.
+        self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
         # One thread: the worker's core is the only one it owns.
         self._stream.codec_context.thread_count = 1
         self._stream.options = {"crf": "23", "preset": "veryfast"}
 
 
-def _even(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    # H.264 with 4:2:0 colour needs even sides.
-    return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
+def _fitted(frame: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """Return a frame of the video's size: its edge is repeated where it is too small, and cut off if too large."""
+    frame = frame[:height, :width]
+    missing = ((0, height - frame.shape[0]), (0, width - frame.shape[1]), (0, 0))
+    return np.ascontiguousarray(np.pad(frame, missing, "edge") if any(map(any, missing)) else frame)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
+from proctor.blame import described, named
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, Message, clip, policy_fault
@@ -25,7 +26,7 @@ from proctor.engine.proof import BenchmarkProof, PolicyProof
 from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
-from proctor.errors import PolicyError, PolicyLostError, RunError, describe, name_error
+from proctor.errors import PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import EpisodeRecord
@@ -157,7 +158,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except BaseException as error:  # a simulator that calls sys.exit has failed like any other
             # The simulator's state is unknown now: this process ends and another takes its place.
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
-            reason = f"{meter.phase.name.lower()} raised {name_error(error)}"
+            reason = f"{meter.phase.name.lower()} raised {named(error)}"
             channel.send({"type": "simulator_error", "reason": clip(reason, 2000)})
             return
         else:
@@ -183,5 +184,5 @@ def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: Bel
     except RunError:
         raise
     except BaseException as error:
-        raise PolicyError(f"the policy could not be loaded: {describe(error)}") from error
+        raise PolicyError(f"the policy could not be loaded: {described(error)}") from error
     return LocalActor(proof.policy, spec.action_size, proof)

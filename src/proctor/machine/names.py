@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 
+from proctor.errors import UsageError
+from proctor.files import clip, reason
+
 LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+def cannot_listen(host: str, port: int, error: Exception) -> UsageError:
+    """Return the error for an address that a server was to listen on, and what to do about it."""
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return UsageError(f"--port={port}: in use on {host}. Choose another; --port=0 picks a free one.")
+    where = f"cannot listen on --host={clip(host, 100)} --port={port}"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return UsageError(f"{where}: there is no such host. Check --host.")
+    if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+        return UsageError(f"{where}: this machine has no such address. Check --host.")
+    return UsageError(f"{where}: {reason(error)}. Check --host, or use another --port.")
 
 
 class Hosts:

@@ -21,7 +21,7 @@ def main() -> None:
     if os.getppid() != launcher:
         return  # it died before that took effect
     signal.signal(signal.SIGINT, _leave)
-    from proctor.cli.main import main as proctor  # after all of the above: importing takes a while
+    from proctor.cli.entry import main as proctor  # after all of the above: importing takes a while
 
     sys.argv[1:] = ["eval", *sys.argv[2:]]
     proctor()

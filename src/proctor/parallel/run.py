@@ -25,7 +25,7 @@ from proctor.parallel.shard import ShardRecipe
 from proctor.plan import make_plan, shard_of
 from proctor.recording.assembly import check_can_record
 from proctor.store.episodes import EpisodeTable
-from proctor.store.filesystem import prepare_directory
+from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.result import nothing_stored
@@ -59,6 +59,7 @@ class _Parallel:
     def __init__(self, settings: Settings, wish: Wish, watcher: Watcher) -> None:
         self._settings, self._watcher = settings, watcher
         self._target = RunDirectory(output_directory(settings))
+        self._target.check_usable()
         self._preparation = Preparation(settings, self._target.logs)
         self._plan = make_plan(self._preparation.facts.tasks, settings.eval.n_episodes, settings.seed)
         self._earlier = earlier_runs(self._target)
@@ -67,8 +68,7 @@ class _Parallel:
     def run(self) -> Evaluation:
         """Run what is missing in every shard, and merge."""
         path = self._target.path
-        self._target.check_usable()
-        created = [folder for folder in (path, *path.parents) if not folder.exists()]
+        created = missing_folders(path)
         prepare_directory(path, len(self._plan))
         try:
             with RunLock(path, LOCK):

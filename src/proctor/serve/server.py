@@ -6,10 +6,8 @@ A client that is wrong gets a text frame and loses its connection, as with openp
 from __future__ import annotations
 
 import asyncio
-import errno
 import http
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
 from proctor.files import clip
-from proctor.machine.names import Hosts
+from proctor.machine.names import Hosts, cannot_listen
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.serve.batcher import Batcher
 from proctor.serve.session import Menu, Refused, Session
@@ -92,13 +90,8 @@ class PolicyServer:
                 close_timeout=_PARTING_SECONDS,
                 logger=_quiet(),
             )
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise UsageError(
-                    f"--port={place.port}: in use on {place.host}. Choose another; --port=0 picks a free one."
-                ) from None
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise UsageError(f"cannot listen on --host={place.host} --port={place.port}: {reason}.") from None
+        except (OSError, ValueError) as error:  # a host's name may be none
+            raise cannot_listen(place.host, place.port, error) from None
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer what is no handshake, and refuse pages of strangers.
@@ -130,9 +123,10 @@ class PolicyServer:
             async for data in connection:
                 try:
                     reply = await self._answer(session, data)
-                except Refused as error:
-                    self._log(str(error))
-                    await connection.send(str(error))
+                except Exception as error:
+                    words = str(error) if isinstance(error, Refused) else f"this message cannot be read: {error}"
+                    self._log(words)
+                    await connection.send(clip(words, 2000))
                     await connection.close(_INTERNAL_ERROR, "the text frame before this says why")
                     return
                 await connection.send(reply)

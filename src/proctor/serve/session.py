@@ -22,6 +22,9 @@ from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW
 
 PROMPT, RESET = "prompt", "reset"
 
+_PLAIN = (int, str, bytes, float, type(None))
+"""What can be compared: an array would be, number by number."""
+
 _ENDLESS = 1 << 31
 """The step limit of a task of which a plain client says only its prompt."""
 
@@ -89,6 +92,8 @@ class Session:
         if prompt is not None and not isinstance(prompt, str):
             raise Refused(f"'{PROMPT}' must be text, got {type(prompt).__name__}")
         episode = message.get(EPISODE)
+        if not isinstance(episode, _PLAIN):
+            raise Refused(f"'{EPISODE}' must be a number or a text, got {type(episode).__name__}")
         begins = (
             not self._shown or message.get(RESET) is True or (episode is not None and episode != self._episode)
         )
@@ -112,6 +117,8 @@ class Session:
 
     def _window(self, message: dict[Any, Any]) -> Window:
         steps, offsets = message.get(WINDOW), self._menu.offsets
+        if steps is not None and type(steps) is not int:
+            raise Refused(f"'{WINDOW}' must be a whole number, got {type(steps).__name__}")
         if len(offsets) == 1 and steps in (None, 1):
             self._windows.add(0, self._observation(message, None))
             return self._windows.at(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import StoreError
+from proctor.files import reason
 
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` so that a reader, or a crash, sees the old file or the new one and nothing between."""
-    write_bytes(path, text.encode())
+    # Half a character, from a file name that is no text, is spelled out.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -29,10 +32,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}. Free some space, then run the same command again: "
-            "finished episodes are kept."
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free some space" if full else "Mend that"
+        raise StoreError(f"cannot write {path}: {reason(error)}. {hint}, then try again.") from error
 
 
 def write_json(path: Path, value: Any) -> None:

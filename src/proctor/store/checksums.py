@@ -301,6 +301,18 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into one line that says what to do: nothing was run yet, so nothing is at stake."""
+
+    def words(error: Exception) -> str:
+        hint = "Free some space" if _code(error) == sqlite3.SQLITE_FULL else "Check its owner and permissions"
+        return f"cannot open {path} for reading and writing: {error}. {hint}, or use another --output_dir."
+
+    with _explained(path, words):
+        yield
+
+
+@contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
 

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import EpisodeKey
+from proctor.config.settings import MOST_EPISODES
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
-from proctor.store.checksums import ChecksumTables, Row, damaged, reading, writing
+from proctor.store.checksums import ChecksumTables, Row, damaged, opening, reading, writing
 from proctor.store.filesystem import HeldFile, is_network
 from proctor.store.meta import fault_in
-from proctor.store.records import MOST_EPISODES, Attempt, EpisodeRecord, Running
+from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
 from proctor.store.schema import EPISODE_KEY, SCHEMA_VERSION, TABLES
 from proctor.store.videos import check_place
@@ -95,7 +96,11 @@ _MOST_ROWS = 4 * MOST_EPISODES
 """Of one table: attempts and notes may be more than there are episodes."""
 
 _DECODER = json.JSONDecoder()
+_NUMBERS = {int, float}
 _JSON_COLUMNS = ("metrics", "timing")
+
+_MOST_SECONDS = 1e12
+"""Of a moment or a stretch of time, in a table that may be anybody's."""
 
 
 class EpisodeTable:
@@ -110,8 +115,7 @@ class EpisodeTable:
         self.path = path
         self._file: HeldFile | None = None
         _check_files(path, follow=read_only)
-        opening = reading(path) if read_only else writing(path)
-        with opening:
+        with reading(path) if read_only else opening(path):
             # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
             where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
@@ -120,7 +124,7 @@ class EpisodeTable:
             self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
             self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
             if not read_only:
-                with writing(path):
+                with opening(path):
                     self._prepare()
             self._check_version()
             self._tables.check_schema()
@@ -298,7 +302,11 @@ class EpisodeTable:
 
     def notes(self) -> list[Note]:
         """Return what the user was told, oldest first."""
-        return sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
+        notes = sorted((Note(**row) for row in self._tables.rows("notes")), key=attrgetter("told_at"))
+        with as_written_by_proctor(self.path):
+            for note in notes:
+                check_seconds(note.told_at)
+        return notes
 
     def begin_session(self, workers: int) -> int:
         """Note that a process starts working on this run; returns the session's id."""
@@ -335,6 +343,10 @@ class EpisodeTable:
         if ends is None and any(row["ended_at"] is None for row in rows):
             ends = np.array([episode.ended_at for episode in self.episodes()])
         found = []
+        with as_written_by_proctor(self.path):
+            for row in rows:
+                for seconds in (row["started_at"], row["ended_at"], row["startup"]):
+                    check_seconds(seconds)
         for place, row in enumerate(rows):
             start, last = row["started_at"], row["ended_at"]
             ending = row["ending"] if last is not None else NO_END
@@ -470,9 +482,15 @@ def named_numbers(column: str, text: str) -> dict[str, float]:
         value, end = _DECODER.raw_decode(text)  # a third of what json.loads takes, and there are millions
     except RecursionError:
         raise ValueError(f"{column} are nested too deeply") from None
-    if not isinstance(value, dict) or end < len(text):
+    if not isinstance(value, dict) or end < len(text) or not {*map(type, value.values())} <= _NUMBERS:
         raise ValueError(f"{column} are {clip(text, 40)}")
     return value
+
+
+def check_seconds(seconds: float | None) -> None:
+    """Raise `ValueError` for a time that no clock shows: whoever adds such up gets infinity."""
+    if seconds is not None and not -_MOST_SECONDS < seconds < _MOST_SECONDS:
+        raise ValueError(f"a time is {seconds:g} s")
 
 
 def _key(row: StoredEpisode) -> EpisodeKey:

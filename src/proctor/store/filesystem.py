@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from proctor.errors import RunGoneError, StoreError, UsageError
+from proctor.files import clip, given_path, reason
 
 NETWORK_FILE_SYSTEMS = {
     "9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
@@ -41,6 +42,12 @@ def is_network(path: Path) -> bool:
     return filesystem_type(path) in NETWORK_FILE_SYSTEMS
 
 
+def missing_folders(path: Path) -> list[Path]:
+    """Return the folders that have to be made for `path` to be there, the deepest first. Raises `UsageError`."""
+    with given_path(path, remedy="Choose another --output_dir."):
+        return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
 def prepare_directory(path: Path, episodes: int) -> None:
     """Create `path` and make sure that it can be written and has room for `episodes` results."""
     try:
@@ -49,7 +56,7 @@ def prepare_directory(path: Path, episodes: int) -> None:
             probe.write(b"proctor")
     except OSError as error:
         raise UsageError(
-            f"cannot write to {path}: {error.strerror or error}. Choose another --output_dir."
+            f"cannot write to {clip(str(path), 300)}: {reason(error)}. Choose another --output_dir."
         ) from None
     free, needed = shutil.disk_usage(path).free, _BASE_BYTES + episodes * _EPISODE_BYTES
     if free < needed:

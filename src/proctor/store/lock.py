@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from proctor.errors import RunLockedError, UsageError
-from proctor.files import NotRegularError, check_regular, open_regular, parse_json, special_file_in
+from proctor.files import NotRegularError, check_regular, given_path, open_regular, parse_json, special_file_in
 
 _HELD: dict[int, RunLock] = {}
 """The locks of this process, by descriptor."""
@@ -67,7 +67,9 @@ class RunLock:
             special = str(error)
         if special is not None:
             raise UsageError(f"{special}. Nothing is written there: move it away, or use another --output_dir.")
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with given_path(self._path, remedy="Is it another user's? Use another --output_dir."):
+            return os.open(self._path, flags, 0o644)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -14,6 +14,7 @@ import numpy as np
 
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
+from proctor.files import check_folder
 from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable, is_begun
 from proctor.store.identity import Identity, differences
@@ -45,6 +46,7 @@ def find_runs(directories: Iterable[Path]) -> list[Path]:
     """Return the runs in the given directories: the directory itself, and its shards. Raises `UsageError`."""
     found: dict[Path, None] = {}
     for directory in directories:
+        check_folder(directory, "run directory")
         inside = [directory, *sorted(directory.glob(SHARD_DIRECTORIES))]
         runs = [place.absolute() for place in inside if is_begun(place / DATABASE)]
         if not runs:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from proctor.benchmarks.protocol import Task
-from proctor.store.records import MOST_EPISODES
+from proctor.config.settings import MOST_EPISODES
 
 
 def fault_in(key: str, value: Any) -> str | None:

@@ -33,6 +33,9 @@ _COLUMNS = np.dtype(
         *((span, "f8") for span in SPANS),
     ]
 )  # fmt: skip
+TIMES = ("seconds", "started_at", "ended_at", *SPANS)
+"""The columns that are seconds."""
+
 _NO_REWARD = float("nan")
 _spans = itemgetter(*SPANS)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
-from proctor.store.episodes import EpisodeTable, named_numbers, record_of
-from proctor.store.outcomes import Outcomes
+from proctor.store.episodes import EpisodeTable, check_seconds, named_numbers, record_of
+from proctor.store.outcomes import TIMES, Outcomes
 from proctor.store.records import EpisodeRecord
 
 MOST_LISTED = 50_000
@@ -98,4 +98,6 @@ def read_outcomes(table: EpisodeTable, plan: Plan, held: dict[int, EpisodeRecord
             place = ended.add(row, named_numbers("timing", row.timing), row.ended_at)
             if held is not None and place is not None:
                 held[place] = record_of(row)
+        for column in TIMES:
+            check_seconds(float(np.abs(ended[column]).max(initial=0.0)))
     return ended

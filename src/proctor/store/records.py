@@ -9,9 +9,6 @@ from proctor.benchmarks.protocol import Episode, EpisodeKey
 
 Status = Literal["finished", "error"]
 
-MOST_EPISODES = 1_000_000
-"""Of one run: more would not fit into memory, and no benchmark has them."""
-
 SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
 """Where an episode's time goes: seconds each, summed over the episode."""
 

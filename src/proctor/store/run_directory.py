@@ -12,6 +12,7 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import contextlib
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
+from proctor.files import given_path
 from proctor.plan import Plan
 from proctor.store.atomic import write_text
 from proctor.store.episodes import EpisodeTable, is_begun
@@ -108,9 +110,14 @@ class RunDirectory:
                 table.set_meta("identity", identity)
 
     def check_usable(self) -> None:
-        """Refuse a path that is a file."""
-        if self.path.is_file():
-            raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
+        """Refuse a path that is something else, or that cannot be looked at."""
+        with given_path(self.path, "output_dir"):
+            try:
+                mode = self.path.stat().st_mode
+            except FileNotFoundError:
+                return
+            if not stat.S_ISDIR(mode):
+                raise UsageError(f"--output_dir={self.path} is a file. Name a directory.")
 
     def check_begun(self, resumed: Path | None) -> None:
         """Refuse to begin anew what a user wants to go on with, and shards beside those of another count."""

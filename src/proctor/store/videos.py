@@ -6,6 +6,7 @@ whatever else is stored there was not written by Proctor; and no link below the 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import clip, is_below, open_below
 
+_MOST_NAME = 240
+
 
 def file_name(text: str) -> str:
     """Return `text` with everything that does not belong into a file name replaced.
@@ -24,7 +27,9 @@ def file_name(text: str) -> str:
     >>> file_name("my/task: v3")
     'my_task_v3'
     """
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_.") or "run"
+    # File systems take 255 bytes, a few of which are for what comes before and after.
+    return name if len(name) <= _MOST_NAME else f"{name[:200]}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def video_place(key: EpisodeKey) -> str:

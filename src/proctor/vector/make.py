@@ -6,9 +6,9 @@ import importlib.util
 from typing import Any
 
 from proctor.benchmarks.facts import learn
+from proctor.benchmarks.make import make_benchmark
 from proctor.benchmarks.processors import spec_behind
-from proctor.benchmarks.protocol import Benchmark
-from proctor.config.registry import benchmark_path, load_object
+from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError
@@ -73,7 +73,7 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
         )
     path = benchmark_path(settings.type)
     facts = learn(path, settings)
-    benchmark: Benchmark = load_object(path)(settings)
+    benchmark = make_benchmark(path, settings)
     spec = spec_behind(benchmark.get_env_processors(), facts.spec)
     from proctor.vector.in_process import SyncSimulators
     from proctor.vector.in_workers import AsyncSimulators

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
+from proctor.machine.names import cannot_listen
 
 if TYPE_CHECKING:
     import uvicorn
@@ -81,6 +82,5 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         (family, _, _, _, where), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return socket.create_server(where[:2], family=family)
-    except (OSError, UnicodeError) as error:
-        hint = "Use another --port; 0 takes a free one." if port else "Check --host."
-        raise UsageError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}. {hint}") from None
+    except (OSError, ValueError) as error:
+        raise cannot_listen(host, port, error) from None

@@ -16,7 +16,7 @@ from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UsageError, check_known
 
 TOP = "observation.images.top"
 
@@ -34,9 +34,7 @@ class Preset(Benchmark):
     def tasks(self) -> Sequence[Task]:
         """Return the tasks in the order in which they are named; the place is the id."""
         names = [name.removeprefix(f"{self.package}/") for name in comma_list(self.settings.task)]
-        for name in names:
-            if name not in self.prompts:
-                raise UsageError(f"--env.task={name}: unknown.{did_you_mean(name, self.prompts)}")
+        check_known("env.task", names, self.prompts)
         if not names:
             raise UsageError(f"--env.task is empty. {self.name} has {', '.join(self.prompts)}.")
         if len(set(names)) < len(names):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.gym.free_camera import FreeCamera
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
+from proctor.benchmarks.pictures import is_picture
 from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 from proctor.errors import PolicyError, SimulatorError
 
@@ -126,7 +127,7 @@ class GymSimulator:
         if self._frame is None:
             self._camera.hold()
             frame = self._env.render()
-            if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.dtype != np.uint8:
+            if not is_picture(frame):
                 raise SimulatorError(f"render() of {self._task} gave no picture (uint8, height by width by 3)")
             self._frame = frame.copy()
         return self._frame

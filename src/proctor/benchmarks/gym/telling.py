@@ -13,6 +13,7 @@ import numpy as np
 from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
+from proctor.benchmarks.pictures import is_picture
 from proctor.benchmarks.protocol import Feature
 from proctor.errors import UsageError
 
@@ -153,7 +154,7 @@ def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
         frame = np.asarray(env.render())
     except Exception as error:
         return None, f"{task} cannot be drawn: {type(error).__name__}: {' '.join(str(error).split())}"
-    if frame.ndim != 3 or frame.dtype != np.uint8:
+    if not is_picture(frame):
         return None, f"{task} cannot be drawn: render() gave {frame.dtype}{frame.shape}, no picture."
     return Feature(tuple(frame.shape), "uint8", drawn=True), ""
 

@@ -13,7 +13,7 @@ from proctor.benchmarks.libero.state import STATE_SIZE
 from proctor.benchmarks.libero.tasks import INITIAL_STATES, MAX_STEPS, prompt, suites
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UsageError, check_known, did_you_mean
 
 STATE = "observation.state"
 
@@ -116,6 +116,7 @@ class Libero(Benchmark):
         names = [name.strip() for name in self.settings.task.split(",") if name.strip()]
         if not names:
             raise UsageError(f"--env.task is missing: name suites ({', '.join(MAX_STEPS)}).")
+        check_known("env.task", names, MAX_STEPS)
         return [task for name in names for task in self._suite(name)]
 
     def catalogue(self) -> Mapping[str, Sequence[Task]]:
@@ -124,10 +125,6 @@ class Libero(Benchmark):
         return {suite: [task for task in whole if task.group == suite] for suite in MAX_STEPS}
 
     def _suite(self, suite: str) -> list[Task]:
-        if suite not in MAX_STEPS:
-            raise UsageError(
-                f"--env.task={suite}: unknown.{did_you_mean(suite, MAX_STEPS)} Suites: {', '.join(MAX_STEPS)}."
-            )
         names = suites()[suite]
         chosen = self.settings.task_ids
         for task_id in chosen or ():

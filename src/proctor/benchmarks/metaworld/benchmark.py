@@ -13,7 +13,7 @@ from proctor.benchmarks.metaworld.prompts import load_prompts
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50
 from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UsageError, check_known
 
 STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
     "observation.state",
@@ -88,6 +88,7 @@ class MetaWorld(Benchmark):
         return self._tasks_of(names)
 
     def _tasks_of(self, names: Sequence[str]) -> list[Task]:
+        check_known("env.task", [name.removeprefix(_PREFIX) for name in names], [*MT50, *GROUPS])
         prompts = load_prompts(self.settings.prompts)
         return [
             Task(group, task_id, name, prompts[name], self.settings.episode_length)
@@ -123,10 +124,10 @@ def one_hot_tasks(settings: MetaWorldSettings) -> Sequence[str]:
     return MT10 if settings.task.strip() == "mt10" else MT50
 
 
+_PREFIX = "metaworld-"
+"""LeRobot accepts it before a task's name."""
+
+
 def _members(name: str) -> tuple[str, Sequence[str]]:
-    plain = name.removeprefix("metaworld-")  # LeRobot accepts the prefix
-    if plain in GROUPS:
-        return plain, GROUPS[plain]
-    if plain in MT50:
-        return plain, (plain,)
-    raise UsageError(f"--env.task={name}: unknown.{did_you_mean(plain, [*MT50, *GROUPS])}")
+    plain = name.removeprefix(_PREFIX)
+    return plain, GROUPS.get(plain) or (plain,)

@@ -14,7 +14,7 @@ from typing import Any
 
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import UsageError, did_you_mean
-from proctor.files import clip
+from proctor.files import clip, reason
 
 OWN: dict[str, str] = {
     "assembly-v3": "lift the ring and put it over the peg",
@@ -99,8 +99,10 @@ def _read_override(path: Path) -> dict[str, str]:
 
     try:
         words = read_yaml(path)
-    except (OSError, YamlError) as error:
+    except YamlError as error:
         raise UsageError(f"--env.prompts={path}: {clip(str(error), 300)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--env.prompts={clip(str(path), 300)}: {reason(error)}.") from None
     if not isinstance(words, dict):
         raise UsageError(f"--env.prompts={path}: expected a mapping of task names to prompts.")
     for task in words:

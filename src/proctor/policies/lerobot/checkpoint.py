@@ -82,9 +82,12 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
         device: where it is to run; `None`: as its config says.
         trusted: whether code that comes with it may run.
     """
-    directory = _directory(path, overrides.get("pretrained_revision"))
+    directory = _directory(path, _revision(overrides))
     if not (directory / _CONFIG).is_file():
-        raise UsageError(f"--policy.path={path} is no LeRobot checkpoint: it has no {_CONFIG}.")
+        # What training writes has the checkpoint in a folder of this name.
+        inner = directory / "pretrained_model"
+        hint = f" Use --policy.path={path}/{inner.name}" if (inner / _CONFIG).is_file() else ""
+        raise UsageError(f"--policy.path={path} is no LeRobot checkpoint: it has no {_CONFIG}.{hint}")
     _register_policies()
     guard = Guard(trusted)
     with guard.watch(directory):
@@ -101,6 +104,12 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
 def _json(directory: Path, name: str) -> Any:
     file = directory / name
     return json.loads(file.read_text()) if file.is_file() else None
+
+
+def _revision(overrides: Mapping[str, Any]) -> str | None:
+    """Return a commit, branch or tag; one that is all digits was read as a number."""
+    revision = overrides.get("pretrained_revision")
+    return None if revision is None else str(revision)
 
 
 def _directory(path: str, revision: str | None) -> Path:

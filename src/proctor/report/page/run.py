@@ -11,7 +11,7 @@ from typing import Any
 from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor, read_json
+from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.report.page.choice import episodes_for_curves
 from proctor.results import Results
@@ -120,8 +120,7 @@ class Run:
 
 def read_report_run(path: Path, stored: StoredResult | None = None) -> Run:
     """Read the run in a directory, also one that goes on. Raises `UsageError` if there is none."""
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such run directory.")
+    check_folder(path, "run directory")
     try:
         if not is_begun(path / DATABASE):
             if any(path.glob(SHARD_DIRECTORIES)):

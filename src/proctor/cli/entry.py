@@ -1,0 +1,69 @@
+"""The first lines of the `proctor` program: streams and signals are ours before anything large is imported.
+
+Python's own start, and what an installer's script does before it calls `main`, is out of our hands: a Ctrl-C in
+those first milliseconds ends the process in Python's words.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_INTERRUPTED = 130  # errors.py is not imported yet
+
+
+class CtrlC:
+    """What Ctrl-C does in this process, while a command leaves it to us.
+
+    Before and after the command there is nothing to tidy up, and Python's own machinery, which would report an
+    exception in its import or its end, is not asked: the process ends at once. In between it is an exception, so
+    that a command tidies up; one that is turned into another on its way is known by `pressed`. A second press ends
+    the process wherever it is: children end with it.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self.in_command = False
+
+    def install(self) -> None:
+        """Take the signal over, unless whoever started us wants it ignored."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._press)
+
+    def _press(self, number: int, frame: FrameType | None) -> None:
+        if self.pressed or not self.in_command:
+            os.write(2, b"proctor: interrupted\n")
+            os._exit(_INTERRUPTED)
+        self.pressed = True
+        raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    ctrl_c = CtrlC()
+    ctrl_c.install()
+    from proctor.cli.streams import open_streams
+
+    open_streams()
+    try:
+        from proctor.cli.main import run
+        from proctor.machine.processes import hear_of_children
+    except ImportError as error:
+        sys.stderr.write(
+            f"proctor: cannot start: {error}. Install it again: pip install --force-reinstall proctor\n"
+        )
+        sys.exit(1)
+    hear_of_children()
+    try:
+        ctrl_c.in_command = True
+        status = run(sys.argv[1:], lambda: ctrl_c.pressed)
+        ctrl_c.in_command = False
+    except KeyboardInterrupt:  # between two lines of `run` that deal with the one before
+        ctrl_c.in_command = False
+        os.write(2, b"proctor: interrupted\n")
+        status = _INTERRUPTED
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(status)
