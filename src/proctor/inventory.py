@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from proctor import __version__
 from proctor.benchmarks.protocol import Benchmark, Task
+from proctor.blame import UserCodeError
 from proctor.config.plugins import BENCHMARK_GROUP, POLICY_GROUP, Plugin, clash, plugins
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.errors import ProctorError
@@ -93,11 +94,17 @@ def _looked_at(entry: Entry) -> Entry:
                 raise TypeError(f"{entry.target} is no proctor.{base.__name__}")
             entry = dataclasses.replace(entry, about=_about(found), settings=found.Settings)
             return _asked_policy(entry, found) if entry.kind == "policy" else _asked_benchmark(entry, found)
+    except UserCodeError as error:
+        return _broken(entry, error.__cause__ or error)
     except ProctorError as error:
         return dataclasses.replace(entry, state="broken", reason=str(error))
     except (Exception, SystemExit) as error:
-        words = " ".join(str(error).split())
-        return dataclasses.replace(entry, state="broken", reason=f"{type(error).__name__}: {words}")
+        return _broken(entry, error)
+
+
+def _broken(entry: Entry, error: BaseException) -> Entry:
+    words = " ".join(str(error).split())
+    return dataclasses.replace(entry, state="broken", reason=f"{type(error).__name__}: {words}")
 
 
 def _asked_policy(entry: Entry, policy: type[Policy]) -> Entry:

@@ -133,7 +133,7 @@ def test_a_checkpoint_one_folder_deeper_is_found(tmp_path: Path) -> None:
 # Names that are unusual, and work
 
 
-@pytest.mark.parametrize("name", ["caf\udce9", "ü" * 120, "a b\n'c\"", "-dash", "%20#?&"])
+@pytest.mark.parametrize("name", ["caf\udce9", "ü a\n'b\"%20#?&"])
 def test_a_run_in_a_directory_of_any_name_is_made_shown_and_gone_on_with(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,8 +147,8 @@ def test_a_run_in_a_directory_of_any_name_is_made_shown_and_gone_on_with(
     assert (place / "run" / "videos" / "a_0" / "eval_episode_0.mp4").exists()
     more = run_cli("eval", f"--resume={place}/run", "--eval.n_episodes=2")
     assert more.returncode == 0, more.stderr
-    assert run_cli("merge", f"{place}/run", f"--output_dir={place}/all").returncode == 0
-    assert run_cli("compare", f"{place}/run", f"{place}/all").returncode == 0
+    assert run(["merge", f"{place}/run", f"--output_dir={place}/all"]) == 0
+    assert run(["compare", f"{place}/run", f"{place}/all", "--json"]) == 0
 
 
 def test_names_longer_than_file_systems_take_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

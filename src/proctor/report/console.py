@@ -15,7 +15,9 @@ class PatientConsole(Console):
     def on_broken_pipe(self) -> None:
         """Drop this and all further output."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def printable(name: str) -> Text:
