@@ -23,7 +23,7 @@ from proctor.benchmarks.protocol import (
     Simulator,
     Task,
 )
-from proctor.config.settings import EXECUTION, AtLeast, AtMost, EnvSettings
+from proctor.config.settings import AtLeast, AtMost, EnvSettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Memory, Window
 
@@ -38,7 +38,7 @@ class FuzzSettings(EnvSettings):
     wind: Annotated[float, AtLeast(-1), AtMost(1), "a number"] = 0.0
     kind: Literal["soft", "hard"] = "soft"
     extras: dict[str, Any] | None = None
-    place: Annotated[Path | None, EXECUTION, "a path"] = None
+    place: Path | None = None
     sizes: tuple[int, ...] = ()
     loud: bool = False
     most: int | None = None

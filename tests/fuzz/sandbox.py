@@ -43,6 +43,7 @@ class Sandbox:
         for suffix in ("txt", "mp4", "yaml", "json", "sqlite", "log", "html", "py", "safetensors"):
             (self.beside / f"secret.{suffix}").write_text(f"# {SECRET}\n" * 4)
         self._entries, self._kept = self._look(), set[Path]()
+        self._secrets = self._read_secrets()
         self._watching = False
         self._escapes: list[tuple[str, str]] = []
         self.told: list[str] = []
@@ -64,6 +65,8 @@ class Sandbox:
             if not any(Path(os.path.realpath(self.root / path)).is_relative_to(place) for place in told):
                 yield "something is left behind", path
             self._remove(self.root / path)
+        if self._read_secrets() != self._secrets:
+            yield "a file outside was changed", str(self.beside)
         new = [path for path in self.kept.rglob("*") if path not in self._kept]
         for path in (*self.here.iterdir(), *self.made.iterdir(), *new):
             self._remove(path)
@@ -74,6 +77,9 @@ class Sandbox:
         for folder in (".", "beside", "home", "tmp"):
             found |= {os.path.normpath(f"{folder}/{name}") for name in os.listdir(self.root / folder)}
         return found
+
+    def _read_secrets(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.beside.iterdir() if path.is_file()}
 
     def _remove(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():

@@ -60,6 +60,8 @@ def make_places(sandbox: Sandbox) -> list[str]:
     (kept / "nonsense\udcff").mkdir()
     os.mkfifo(kept / "pipe")
     os.mkfifo(kept / "pipe.py")
+    (kept / "piped").mkdir()
+    os.mkfifo(kept / "piped" / "pipe")
     (kept / "loop").symlink_to(kept / "loop")
     (kept / "dangling").symlink_to(kept / "nowhere")
     (kept / "linked").symlink_to(kept / "folder")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.config.flags import Nested, whole_number
-from proctor.config.load import tree_from_flags
+from proctor.config.load import section, tree_from_flags
 from proctor.config.settings import MOST_SEED
 from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
@@ -76,7 +76,7 @@ def _parse(arguments: Sequence[str]) -> tuple[Nested, Extent]:
             raise UsageError(
                 f"unknown flag --{key}.{did_you_mean(f'--{key}', known)} See: proctor check-benchmark --help"
             )
-    env = tree.setdefault("env", {})
+    tree["env"] = env = section(tree, "env")
     if name:
         env["type"] = name
     if not env.get("type"):
