@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -15,7 +16,7 @@ import pytest
 
 from fuzz.surface import HARD_LIMIT, STATUSES, Trial
 from proctor.cli import main as cli
-from proctor.cli.streams import _HANDLER, PatientStream, codecs, _spelled  # noqa: PLC2701
+from proctor.cli.streams import _HANDLER, PatientStream, _spelled
 from proctor.errors import UsageError
 from proctor.serve.server import PolicyServer
 

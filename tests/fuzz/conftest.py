@@ -35,9 +35,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def surface(
-    sandbox: Sandbox, record_property: Callable[[str, object], None]
-) -> Iterator[Callable[..., Surface]]:
+def surface(sandbox: Sandbox, record_property: Callable[[str, object], None]) -> Iterator[Callable[..., Surface]]:
     """Makes the surface that a test is about; its counts go into the table."""
     made: list[Surface] = []
 

@@ -1,7 +1,8 @@
 """The only place where fuzzed input may have anything written, with secrets beside it that nobody may read.
 
-Python's audit events are watched: what would change a file outside is refused before it happens, and noted. What is
-opened in C (SQLite) or by a child process is not seen; secrets are therefore also looked for in all that is put out.
+Python's audit events are watched: what would change a file outside is refused before it happens, and noted. What
+is opened in C (SQLite) or by a child process is not seen; secrets are therefore also looked for in all that is put
+out.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _CHANGES = {
 class Sandbox:
     """A folder with everything that inputs can name: `here` is the current directory, `beside` holds the secrets.
 
-    `here` and `made` (inputs that are files) are emptied after each input; in `kept` stays what was there before the
-    first, although an input may name it to be written to.
+    `here` and `made` (inputs that are files) are emptied after each input; in `kept` stays what was there before
+    the first, although an input may name it to be written to.
     """
 
     def __init__(self, root: Path) -> None:
@@ -61,10 +62,10 @@ class Sandbox:
         self._watching = False
         yield from self._escapes
         told = [os.path.realpath(self.here / path) for path in self.told if _is_there(self.here / path)]
-        for path in sorted(self._look() - self._entries):
-            if not any(Path(os.path.realpath(self.root / path)).is_relative_to(place) for place in told):
-                yield "something is left behind", path
-            self._remove(self.root / path)
+        for name in sorted(self._look() - self._entries):
+            if not any(Path(os.path.realpath(self.root / name)).is_relative_to(place) for place in told):
+                yield "something is left behind", name
+            self._remove(self.root / name)
         if self._read_secrets() != self._secrets:
             yield "a file outside was changed", str(self.beside)
         new = [path for path in self.kept.rglob("*") if path not in self._kept]
@@ -75,7 +76,7 @@ class Sandbox:
         """Return what lies in the places where nothing may be left."""
         found = set()
         for folder in (".", "beside", "home", "tmp"):
-            found |= {os.path.normpath(f"{folder}/{name}") for name in os.listdir(self.root / folder)}
+            found |= {os.path.normpath(f"{folder}/{name}") for name in _names(self.root / folder)}
         return found
 
     def _read_secrets(self) -> dict[str, bytes]:
@@ -117,6 +118,10 @@ class Sandbox:
 
 def _writes(flags: Any) -> bool:
     return isinstance(flags, int) and bool(flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC))
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 def _is_there(path: Path) -> bool:

@@ -144,7 +144,7 @@ class _Belongings:
         self._descriptors = _descriptors()
         self._threads = set(threading.enumerate())
         self._handlers = _handlers()
-        self._directory = os.getcwd()
+        self._directory = Path.cwd()
 
     def left_behind(self, threads: int) -> Iterator[tuple[str, str]]:
         """Yield what is there now and was not before.
@@ -169,8 +169,8 @@ class _Belongings:
             yield "a descriptor is left open", str(left)
         if _handlers() != self._handlers:
             yield "a signal handler is left behind", str(_handlers())
-        if os.getcwd() != self._directory:
-            yield "the directory was changed", os.getcwd()
+        if Path.cwd() != self._directory:
+            yield "the directory was changed", str(Path.cwd())
             os.chdir(self._directory)
 
 
@@ -192,8 +192,8 @@ def _children() -> list[str]:
 
 def _descriptors() -> dict[str, str]:
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
+            found[entry.name] = str(entry.readlink())
     # The listing's own is gone again.
     return {name: target for name, target in found.items() if not target.endswith("/fd")}

@@ -35,7 +35,8 @@ from proctor.policies.lerobot.fingerprint import identify
 pytestmark = PATIENT
 
 _CONFIG = {
-    "type": "act", "n_obs_steps": 1, "n_action_steps": 100, "device": "cpu", "use_peft": False, "vision_backbone": "x",
+    "type": "act", "n_obs_steps": 1, "n_action_steps": 100, "device": "cpu", "use_peft": False,
+    "vision_backbone": "x",
     "input_features": {"observation.state": {"type": "STATE", "shape": [3]}},
     "output_features": {"action": {"type": "ACTION", "shape": [2]}}, "pretrained_path": None,
 }  # fmt: skip
@@ -67,11 +68,11 @@ class Act:
     raw: Any = None
 
     @classmethod
-    def get_known_choices(cls) -> dict[str, type]:
+    def get_known_choices(cls) -> dict[str, Any]:
         return {"act": cls}
 
     @classmethod
-    def get_choice_class(cls, kind: str) -> type:
+    def get_choice_class(cls, kind: str) -> Any:
         return {"act": cls}[kind]
 
     @classmethod
@@ -79,13 +80,15 @@ class Act:
         with (Path(directory) / "config.json").open() as file:
             raw = json.load(file)
         # As draccus does: a value of another type is an error.
-        return cls(device=str(raw.get("device") or "cpu"), n_action_steps=int(raw.get("n_action_steps", 1)), raw=raw)
+        return cls(
+            device=str(raw.get("device") or "cpu"), n_action_steps=int(raw.get("n_action_steps", 1)), raw=raw
+        )
 
 
 @contextlib.contextmanager
 def stand_in(home: Path) -> Iterator[None]:
     """Let LeRobot and the hub seem to be here, as far as opening a checkpoint needs them."""
-    modules = {
+    modules: dict[str, dict[str, Any]] = {
         "lerobot": {}, "lerobot.policies": {}, "lerobot.utils": {},
         "lerobot.utils.import_utils": {"register_third_party_plugins": lambda: None},
         "lerobot.configs": {"PreTrainedConfig": Act}, "lerobot.processor": {"ProcessorStep": Act},
@@ -105,15 +108,17 @@ def _safetensors(header: Any, data: bytes = bytes(24)) -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-_HEADERS = (
+_HEADERS: tuple[Any, ...] = (
     {"weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, {}, [], None, {"weight": 7},
     {"weight": {"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 2**63]}},
     {"weight": {"dtype": "X", "shape": "no", "data_offsets": [24, 0]}}, {"__metadata__": {"a": {"b": 1}}},
 )  # fmt: skip
 _TEXTS = (
     b"", b"{", b"[]", b"null", b"7", b'"text"', b"{}", b"[" * 100_000, b'{"a":' * 20_000, b"\xff\xfe{\x00}\x00",
-    b"\xef\xbb\xbf{}", b'{"type": "act"} x', b"NaN", b'{"type": NaN}', b'{"n": ' + b"9" * 5000 + b"}", b"\x00" * 4096,
-    b'{"type": "act", "type": 7}', b'{"steps": null}', b'{"steps": [null, 7, []]}', b'{"steps": {"a": 1}}', b"\x80abc",
+    b"\xef\xbb\xbf{}", b'{"type": "act"} x', b"NaN", b'{"type": NaN}', b'{"n": ' + b"9" * 5000 + b"}",
+    b"\x00" * 4096,
+    b'{"type": "act", "type": 7}', b'{"steps": null}', b'{"steps": [null, 7, []]}', b'{"steps": {"a": 1}}',
+    b"\x80abc",
     b'{"steps": [{"registry_name": 7, "config": 7}]}', b'{"steps": [{"class": 7}]}', b'{"type": ["act"]}',
     b'{"steps": [{"registry_name": "rename_observations_processor", "config": {"rename_map": 7}}]}',
     b'{"steps": [{"registry_name": "rename_observations_processor", "config": {"rename_map": {"a": {}}}}]}',
@@ -121,9 +126,11 @@ _TEXTS = (
     b'{"auto_mapping": 7}', b'{"auto_mapping": {"parent_library": {"a": 1}}}', b'{"base_model_name_or_path": 7}',
     b'{"base_model_name_or_path": {"a": [1]}}', b'{"auto_mapping": {"parent_library": "os"}}', b'{"a": "\\ud800"}',
 )  # fmt: skip
-_VALUES = (
-    None, 7, -1, 1e400, True, "", "x", [], {}, [[]], {"a": {"b": []}}, "/etc", "..", "/dev/zero", "\0", "a\nb", "~nobody",
-    "x" * 5000, "user/name", "\ud800", "os.system", "subprocess.Popen", "lerobot..x", "lerobot.processor.nothing", [None],
+_VALUES: tuple[Any, ...] = (
+    None, 7, -1, 1e400, True, "", "x", [], {}, [[]], {"a": {"b": []}}, "/etc", "..", "/dev/zero", "\0", "a\nb",
+    "~nobody",
+    "x" * 5000, "user/name", "\ud800", "os.system", "subprocess.Popen", "lerobot..x",
+    "lerobot.processor.nothing", [None],
 )  # fmt: skip
 _ENDS = ("folder", "pipe", "loop", "zeros", "secret", "outside", "dangling", "large", "itself", "up")
 
@@ -137,7 +144,11 @@ def folders(draw: st.DrawFn) -> list[tuple[Any, ...]]:
             continue
         files[name] = _safetensors(_HEADERS[0]) if value is None else json.dumps(value).encode()
     for _ in range(draw(st.integers(1, 2))):
-        name = draw(st.sampled_from((*_FILES, "config.json", "policy_preprocessor.json", "extra.json", "code.py", "a/b.bin")))
+        name = draw(
+            st.sampled_from(
+                (*_FILES, "config.json", "policy_preprocessor.json", "extra.json", "code.py", "a/b.bin")
+            )
+        )
         kind = draw(st.sampled_from(("damage", "text", "value", "value", "gone", "odd", "safetensors")))
         if kind == "damage":
             files[name] = damaged(draw, files[name] if isinstance(files.get(name), bytes) else b"{}")
@@ -186,7 +197,13 @@ def make_folder(folder: Path, beside: Path, files: list[tuple[Any, ...]]) -> Non
             with path.open("wb") as file:
                 file.truncate(80 << 20)  # of which the disk holds nothing
         else:
-            ends = {"loop": path, "zeros": "/dev/zero", "dangling": beside / "nowhere", "itself": folder, "up": folder.parent}
+            ends = {
+                "loop": path,
+                "zeros": "/dev/zero",
+                "dangling": beside / "nowhere",
+                "itself": folder,
+                "up": folder.parent,
+            }
             path.symlink_to(ends.get(content, beside / f"secret{path.suffix}" if content == "secret" else beside))
 
 
@@ -227,7 +244,12 @@ def test_no_checkpoint_ends_in_a_traceback(sandbox: Sandbox, surface: Callable[.
                         open_here(trial, folder, changes)
                 else:
                     flags = [f"--policy.{name}={value}" for name, value in changes.items()]
-                    base = [f"--env.type={BENCH}:OneStep", "--env.task=a", "--eval.n_episodes=1", "--display=plain"]
+                    base = [
+                        f"--env.type={BENCH}:OneStep",
+                        "--env.task=a",
+                        "--eval.n_episodes=1",
+                        "--display=plain",
+                    ]
                     run(trial, ["eval", f"--policy.path={folder}", *base, *flags, "--eval.use_async_envs=false"])
 
         each()

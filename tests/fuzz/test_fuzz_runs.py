@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -39,9 +38,13 @@ _LEAD_OUT = (
 
 
 def _rows() -> st.SearchStrategy[Any]:
-    whole = st.sampled_from((None, -1, 0, 1, 2**31, 2**63 - 1, -(2**63), 10**12, 1.5, float("inf"), b"", b"\xff\x00"))
+    whole = st.sampled_from(
+        (None, -1, 0, 1, 2**31, 2**63 - 1, -(2**63), 10**12, 1.5, float("inf"), b"", b"\xff\x00")
+    )
     paths = st.sampled_from(_LEAD_OUT[:9])
-    texts = st.sampled_from(("", "finished", "error", "x", "a", "[]", "{}", "null", "[" * 5000, "9" * 5000, '{"a": NaN}'))
+    texts = st.sampled_from(
+        ("", "finished", "error", "x", "a", "[]", "{}", "null", "[" * 5000, "9" * 5000, '{"a": NaN}')
+    )
     return st.one_of(whole, texts, paths, WORDS.map(lambda text: text.encode("utf-8", "replace").decode()))
 
 
@@ -65,11 +68,15 @@ def damages(draw: st.DrawFn, template: Path, configs: st.SearchStrategy[bytes]) 
         elif kind == "rows":
             steps.append((kind, draw(st.integers(0, 50)), draw(_rows()), draw(st.booleans())))
         elif kind == "odd":
-            steps.append((kind, name, draw(st.sampled_from(("folder", "pipe", "loop", "zeros", "secret", "dangling")))))
+            steps.append(
+                (kind, name, draw(st.sampled_from(("folder", "pipe", "loop", "zeros", "secret", "dangling"))))
+            )
         elif kind == "config":
             steps.append(("bytes", "config.yaml", draw(configs)))
         elif kind == "info":
-            steps.append((kind, draw(st.integers(0, 40)), draw(st.sampled_from((None, [], {}, "x", -1, 1e400, [[[]]])))))
+            steps.append(
+                (kind, draw(st.integers(0, 40)), draw(st.sampled_from((None, [], {}, "x", -1, 1e400, [[[]]]))))
+            )
         elif kind == "forged":
             field = draw(st.sampled_from([field.name for field in dataclasses.fields(_record_class())]))
             value = draw(st.sampled_from(_LEAD_OUT)) if field == "video_path" else draw(_rows())
@@ -92,7 +99,9 @@ def _record_class() -> Any:
 def apply(run: Path, beside: Path, step: tuple[Any, ...]) -> None:
     """Do to a run what a step says."""
     kind, *rest = step
-    with contextlib.suppress(OSError, sqlite3.Error, ValueError, KeyError):  # what an earlier step has made impossible
+    with contextlib.suppress(
+        OSError, sqlite3.Error, ValueError, KeyError
+    ):  # what an earlier step has made impossible
         if kind == "bytes":
             (run / rest[0]).write_bytes(rest[1])
         elif kind == "delete":
@@ -118,7 +127,7 @@ def _make_odd(path: Path, kind: str, beside: Path) -> None:
     elif kind == "pipe":
         os.mkfifo(path)
     else:
-        ends = {"loop": path, "zeros": "/dev/zero", "dangling": beside / "nowhere"}
+        ends = {"loop": path, "zeros": Path("/dev/zero"), "dangling": beside / "nowhere"}
         path.symlink_to(ends.get(kind, beside / f"secret{path.suffix or '.txt'}"))
 
 
@@ -126,7 +135,9 @@ def _change_row(run: Path, number: int, value: Any, all_rows: bool) -> None:
     with contextlib.closing(sqlite3.connect(run / "run.sqlite")) as database, database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = [
-            (table, column[1]) for table in sorted(tables) for column in database.execute(f"PRAGMA table_info({table})")
+            (table, column[1])
+            for table in sorted(tables)
+            for column in database.execute(f"PRAGMA table_info({table})")
         ]
         table, column = columns[number % len(columns)]
         where = "" if all_rows else f"WHERE rowid = (SELECT min(rowid) FROM {table})"
@@ -177,7 +188,7 @@ def _put_foreign(run: Path, beside: Path, number: int) -> None:
         lambda: _replace(run / "run.sqlite-wal", beside / "secret.sqlite"),
         lambda: shutil.copytree(run, run / "shard_0_of_2"),
         lambda: (run / "shard_0_of_2").symlink_to(beside),
-        lambda: [(run / f"file{index}").touch() for index in range(500)],
+        lambda: [(run / f"file{index}").write_bytes(b"") for index in range(500)],
         lambda: (run / "run.sqlite").write_bytes((run / "run.sqlite").read_bytes()[:100]),
     ]
     choices[number]()
@@ -195,7 +206,8 @@ def _make_template(sandbox: Sandbox) -> Path:
     template = sandbox.kept / "template"
     flags = [
         f"--policy.path={BENCH}:Still", f"--env.type={BENCH}:OneStep", "--env.task=a,b", "--eval.n_episodes=2",
-        "--eval.use_async_envs=false", "--eval.max_episodes_rendered=1", f"--output_dir={template}", "--display=none",
+        "--eval.use_async_envs=false", "--eval.max_episodes_rendered=1", f"--output_dir={template}",
+        "--display=none",
     ]  # fmt: skip
     trial = Trial()
     told = run_here(trial, ["eval", *flags])
@@ -220,7 +232,10 @@ def test_no_run_directory_ends_in_a_traceback(sandbox: Sandbox, surface: Callabl
         @inputs(2000)
         @given(
             st.sampled_from(_COMMANDS),
-            damages(template, documents(places, ["env.task", "seed", "output_dir", "resume", "rename_map", "eval.shard_id"])),
+            damages(
+                template,
+                documents(places, ["env.task", "seed", "output_dir", "resume", "rename_map", "eval.shard_id"]),
+            ),
         )
         def each(command: str, steps: list[tuple[Any, ...]]) -> None:
             run = sandbox.made / "runs" / "run"

@@ -34,30 +34,53 @@ _ANSWERS = {200, 206, 307, 400, 404, 405, 409, 413, 416, 421, 503}
 _TARGETS = (
     "", "/", "run", "rows", "report", "live", "compare", "compare/", "static", "static/page.css", "static/page.js",
     "static/nothing", "good", "good/", "other/", "hostile/", "bad", "run.sqlite", "config.yaml", "eval_info.json",
-    "logs", "logs/worker-0.log", "videos", "videos/a/", "lock", "..", ".", "...", "../beside/secret.txt", "secret.txt",
+    "logs", "logs/worker-0.log", "videos", "videos/a/", "lock", "..", ".", "...", "../beside/secret.txt",
+    "secret.txt",
     "out.txt", "up", "up/beside/secret.txt", "absolute.mp4", "loop", "pipe.txt", "page.html", ".env.txt", "~", "*",
     "%2e%2e", "%2f", "%5c", "%00", "%ff", "%c3%28", "%u0041", "%", "%%32%65", "%252e%252e", "..;", "\\", "..\\",
     "//", "a" * 300, "é", "\x7f", "nonsense\udcff", "CON", "index.html", "favicon.ico", "robots.txt",
 )  # fmt: skip
 _QUERIES = (
-    "", "task=a", "task=", "outcome=success", "outcome=x", "run=good", "run=good&run=other", "run=good&run=hostile",
+    "", "task=a", "task=", "outcome=success", "outcome=x", "run=good", "run=good&run=other",
+    "run=good&run=hostile",
     "run=../beside&run=good", "run=%2e%2e", "run=good&run=good", "&".join(["run=good"] * 40), "run=%ff&run=good",
-    "task=" + "a" * 5000, "task=%00", "a&b=c&&=", "%", "run", "run=good/videos&run=good", "task=<script>", "run[]=good",
+    "task=" + "a" * 5000, "task=%00", "a&b=c&&=", "%", "run", "run=good/videos&run=good", "task=<script>",
+    "run[]=good",
 )  # fmt: skip
 _RANGES = (
-    "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0", "bytes=5-1", "bytes=0-99999999999999999999", "bytes=a-b", "bytes=",
-    "bytes", "bytes=0-1,2-3", "bytes=" + ",".join(["0-1"] * 2000), "bytes=" + ",".join(f"{i}-" for i in range(500)),
+    "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0", "bytes=5-1", "bytes=0-99999999999999999999", "bytes=a-b",
+    "bytes=",
+    "bytes", "bytes=0-1,2-3", "bytes=" + ",".join(["0-1"] * 2000),
+    "bytes=" + ",".join(f"{i}-" for i in range(500)),
     "lines=0-1", "bytes=--1", "bytes=1", "bytes= 0 - 1 ", "bytes=0-1;q=1", "bytes=-" + "9" * 5000, "\x00", "é",
 )  # fmt: skip
 _HOSTS = (
-    "127.0.0.1:8642", "127.0.0.1:8642", "127.0.0.1:8642", "localhost:8642", "[::1]:8642", "127.0.0.1", "evil:8642", "",
+    "127.0.0.1:8642", "127.0.0.1:8642", "127.0.0.1:8642", "localhost:8642", "[::1]:8642", "127.0.0.1",
+    "evil:8642", "",
     "127.0.0.1:8642@evil", "[", "[::1", ":", "127.0.0.1:08642", "127.0.0.1:8642:8642", "x" * 5000,
 )  # fmt: skip
 _HEADERS = (
-    "Origin", "Referer", "Cookie", "Accept-Encoding", "If-None-Match", "If-Modified-Since", "If-Range", "Content-Length",
-    "Transfer-Encoding", "Upgrade", "X-Forwarded-For", "Forwarded", "Content-Type", "Expect", "Connection", "Accept",
+    "Origin", "Referer", "Cookie", "Accept-Encoding", "If-None-Match", "If-Modified-Since", "If-Range",
+    "Content-Length",
+    "Transfer-Encoding", "Upgrade", "X-Forwarded-For", "Forwarded", "Content-Type", "Expect", "Connection",
+    "Accept",
 )  # fmt: skip
-_METHODS = ("GET", "GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "", "X")
+_METHODS = (
+    "GET",
+    "GET",
+    "GET",
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "get",
+    "",
+    "X",
+)
 
 
 @st.composite
@@ -66,7 +89,8 @@ def requests(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
     parts = draw(st.lists(st.one_of(st.sampled_from(_TARGETS), st.text(max_size=8)), max_size=4))
     target = "/".join(["", *([draw(st.sampled_from(("run", "report", "live", "compare", "static")))]), *parts])
     if draw(st.booleans()):
-        known = ("run/good/", "report/good/", "live/good/", "run/hostile/", "run/good/videos/a_0/eval_episode_0.mp4",
+        known = ("run/good/", "report/good/", "live/good/", "run/hostile/",
+        "run/good/videos/a_0/eval_episode_0.mp4",
                  "run/good/out.txt", "run/good/logs/worker-0.log", "compare/", "compare", "", "rows", "run/other/",
                  "run/good/absolute.mp4", "run/good/config.yaml")  # fmt: skip
         target = "/" + draw(st.sampled_from(known))
@@ -75,7 +99,9 @@ def requests(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
     headers = [("Host", draw(st.sampled_from(_HOSTS)))]
     if draw(st.booleans()):
         headers.append(("Range", draw(st.one_of(st.sampled_from(_RANGES), st.text(max_size=20)))))
-    words = st.one_of(st.sampled_from((*_RANGES, *_HOSTS, "gzip", "*", "chunked", "close", "0", "-1")), st.text(max_size=9))
+    words = st.one_of(
+        st.sampled_from((*_RANGES, *_HOSTS, "gzip", "*", "chunked", "close", "0", "-1")), st.text(max_size=9)
+    )
     headers += draw(st.lists(st.tuples(st.sampled_from((*_HEADERS, "Host")), words), max_size=2))
     return draw(st.sampled_from(_METHODS)), target, headers
 
@@ -106,10 +132,13 @@ def ask_application(trial: Trial, app: Any, method: str, target: str, headers: l
         "server": ("127.0.0.1", 8642),
         "headers": [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers],
     }  # fmt: skip
-    body, statuses = bytearray(), []
+    body = bytearray()
+    statuses: list[int] = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.disconnect"} if statuses else {"type": "http.request", "body": b"", "more_body": False}
+        return (
+            {"type": "http.disconnect"} if statuses else {"type": "http.request", "body": b"", "more_body": False}
+        )
 
     async def send(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -153,12 +182,16 @@ def listening(app: Any) -> Iterator[int]:
 def ask_socket(trial: Trial, port: int, data: bytes) -> None:
     """Send bytes to the server, and read whatever comes until it has nothing more to say."""
     answer = bytearray()
-    with _collected(trial), socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        with contextlib.suppress(OSError):  # it has hung up, which is an answer
+    with _collected(trial), contextlib.closing(socket.create_connection(("127.0.0.1", port), 30)) as connection:
+        try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             while piece := connection.recv(1 << 16):
                 answer += piece
+        except TimeoutError:
+            trial.fault("no answer for 30 s")
+        except OSError:
+            pass  # it has hung up, which is an answer
     first = bytes(answer[:12]).split(b" ")
     status = int(first[1]) if len(first) > 1 and first[1].isdigit() else 0
     trial.status, trial.refused = (str(status) if status else "hung up"), not 200 <= status < 400

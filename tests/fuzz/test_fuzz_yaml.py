@@ -25,7 +25,11 @@ _COMMANDS = ("eval", "eval", "eval", "eval --resume", "parallel", "serve", "chec
 def _arguments(command: str, file: str, folder: str) -> list[str]:
     if command == "eval --resume":
         return ["eval", f"--resume={folder}", *_BOUNDS]
-    more = {"eval": _BOUNDS, "parallel": [f"--env.type={BENCH}:Reached"], "check-benchmark": [f"--env.type={BENCH}:Reached"]}
+    more = {
+        "eval": _BOUNDS,
+        "parallel": [f"--env.type={BENCH}:Reached"],
+        "check-benchmark": [f"--env.type={BENCH}:Reached"],
+    }
     return [command, f"--config_path={file}", *more.get(command, [])]
 
 

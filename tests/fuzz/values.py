@@ -21,13 +21,17 @@ _WORDS = (
     "", " ", "0", "1", "2", "-1", "+1", "00", "007", "1.5", "1e3", "1e309", "-0.0", "nan", "inf", "-inf", "1_000",
     "0x10", "0b1", "١٢", "½", str(2**31), str(2**32), str(2**63), str(2**64), str(-(2**63) - 1), "9" * 5000,
     "-" + "9" * 5000, "true", "false", "yes", "No", "on", "null", "none", "None", "~", "auto", "[]", "{}", "[[[[",
-    "[1, 2]", "{a: b}", '{"a": 1}', '{"a": {"b": [1, null]}}', "{1: 2}", "&a [*a]", "*a", "a: b: c", "- a", "!!python",
-    "!!python/object/apply:os.system [id]", "2026-01-31", "12:30:45", "0123456", "1e5", "12e4567", "%s", "{0}", "{",
+    "[1, 2]", "{a: b}", '{"a": 1}', '{"a": {"b": [1, null]}}', "{1: 2}", "&a [*a]", "*a", "a: b: c", "- a",
+    "!!python",
+    "!!python/object/apply:os.system [id]", "2026-01-31", "12:30:45", "0123456", "1e5", "12e4567", "%s", "{0}",
+    "{",
     "$(id)", "`id`", ";", "--", "-", "=", "==", ",", ",,", "a,b", "a,a", ":", "::", "a:b", ".", "\t", "\n", "a\nb",
     "\r\n", "\x1b[31m", "\x07", "\x7f", "\u202e", "\u2028", "\ufeff", "é" * 300, "🤖", "\udcff", "a\udc80b", "\0",
-    "a\0b", "x" * 300, "x" * 10_000, "[bold]", "[/]", "[/bold]", "[link=x]", "<script>", "' OR 1=1", "\\", '"', "'",
+    "a\0b", "x" * 300, "x" * 10_000, "[bold]", "[/]", "[/bold]", "[link=x]", "<script>", "' OR 1=1", "\\", '"',
+    "'",
     "ci<=0.05", "ci<=0", "ci<=nan", "ci<=1e999", "ci<5", "slurm", "wandb", "tensorboard", "a.py:B", "os:system",
-    "this:that", "json:loads", "a..b", "256.1.1.1", "::1", "0.0.0.0", "127.0.0.1", "localhost", "[::1]", "http://x",
+    "this:that", "json:loads", "a..b", "256.1.1.1", "::1", "0.0.0.0", "127.0.0.1", "localhost", "[::1]",
+    "http://x",
     "ws://", "ws://127.0.0.1:1", "ws://127.0.0.1:99999", "ws://a..b", "wss://[::1", "ws://127.0.0.1:1/\udcff",
     "user/name", "a/b/c", "cuda", "cuda:99", "cpu,cpu", "expert", "random", "zero", "python", "lerobot", "remote",
 )  # fmt: skip
@@ -35,8 +39,8 @@ _WORDS = (
 # No slash and no tilde: a path that is drawn at random must not lead out of the sandbox.
 # Halves of characters are those that bytes which are no UTF-8 become in a command line.
 _LETTERS = st.one_of(
-    st.characters(exclude_characters="/~", exclude_categories=("Cs",)),
-    st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=("Cs",)),
+    st.characters(exclude_characters="/~", exclude_categories=["Cs"]),
+    st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=["Cs"]),
 )
 _TEXT = st.text(_LETTERS, max_size=30)
 WORDS = st.one_of(st.sampled_from(_WORDS), st.sampled_from(_WORDS), _TEXT)
@@ -46,7 +50,8 @@ def make_places(sandbox: Sandbox) -> list[str]:
     """Make something of every kind that a path can lead to; returns the paths."""
     kept = sandbox.kept
     files = {
-        "empty": "", "words.txt": "words\n", "some.yaml": "seed: 7\n", "list.yaml": "[1, 2]\n", "bad.yaml": "{a: [",
+        "empty": "", "words.txt": "words\n", "some.yaml": "seed: 7\n", "list.yaml": "[1, 2]\n",
+        "bad.yaml": "{a: [",
         "good.py": "class Nothing:\n    pass\nnumber = 7\n", "syntax.py": "def (:\n", "raises.py": "1 / 0\n",
         "exits.py": "import sys\nsys.exit(3)\n", "quits.py": "raise KeyboardInterrupt\n", "zero.py": "a = 1\0\n",
         "some.json": '{"a": 1}',
@@ -72,8 +77,26 @@ def make_places(sandbox: Sandbox) -> list[str]:
     made = [f"{kept}/{name}" for name in ("missing", "missing/deep/er", "empty/below", "n" * 300, "d/" * 2100)]
     sources = [f"{kept}/{name}" for name in ("good.py:Nothing", "good.py:number", "good.py:", "good.py:a.b")]
     sources += [f"{path}:X" for path in named if path.endswith(".py")]
-    ours = [f"{BENCH}:OneStep", f"{BENCH}:Reached", f"{BENCH}:Still", f"{BENCH}:Stil", f"{BENCH}:STATE", str(BENCH)]
-    others = ["", ".", "out", "out/deep", "/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "~nobody/x", "out\0"]
+    ours = [
+        f"{BENCH}:OneStep",
+        f"{BENCH}:Reached",
+        f"{BENCH}:Still",
+        f"{BENCH}:Stil",
+        f"{BENCH}:STATE",
+        str(BENCH),
+    ]
+    others = [
+        "",
+        ".",
+        "out",
+        "out/deep",
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/proc/self/mem",
+        "~nobody/x",
+        "out\0",
+    ]
     return [*named, *made, *sources, *ours, *others]
 
 

@@ -139,9 +139,7 @@ def _register_policies() -> None:
     import lerobot.policies  # noqa: F401 - registers every kind of policy
 
 
-def _read_config(
-    path: str, directory: Path, kind: Any, overrides: Mapping[str, Any], device: str | None
-) -> Any:
+def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, Any], device: str | None) -> Any:
     from lerobot.configs import PreTrainedConfig
 
     known = PreTrainedConfig.get_known_choices()

@@ -1,4 +1,4 @@
-"""The JSON files of a checkpoint, which is a stranger's: regular ones, bounded, and of the form that LeRobot writes.
+"""The JSON files of a checkpoint, which is a stranger's: regular, bounded, and of the form that LeRobot writes.
 
 What is not so is refused in one line. LeRobot would raise whatever it comes across first, or wait for a pipe.
 """
