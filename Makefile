@@ -38,7 +38,7 @@ test-all: $(VENV)/.installed-dev  ## every test
 	$(PYTEST) -m ""
 
 fuzz: $(VENV)/.installed-dev  ## over 10,000 wild inputs of six kinds; PROCTOR_FUZZ_SEED=N: others
-	PROCTOR_FUZZ=1 $(PYTEST) -q tests/fuzz
+	PROCTOR_FUZZ=$${PROCTOR_FUZZ:-1} $(PYTEST) -q tests/fuzz
 
 test-lerobot:  ## the tests of LeRobot's policies, in environments that are made once and kept
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \

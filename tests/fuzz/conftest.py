@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.inputs import SEED, WHOLE
+from fuzz.inputs import SEED, SHARE
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface
 from proctor.engine.child import STEADY
@@ -50,7 +50,7 @@ def surface(sandbox: Sandbox, record_property: Callable[[str, object], None]) ->
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the table: what was counted, and nothing else."""
-    if not WHOLE:
+    if not SHARE:
         return
     reports = [report for kind in terminalreporter.stats.values() for report in kind]
     every = [

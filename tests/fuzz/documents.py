@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 from hypothesis import strategies as st
 
-from fuzz.values import BENCH, WORDS
+from fuzz.values import BENCH, WORDS, of_type
 from hostile_runs import BOMB
 
 _RAW = (
@@ -39,15 +40,16 @@ _TREES = _nested(_nested(_SCALARS))
 
 
 @st.composite
-def documents(draw: st.DrawFn, places: list[str], names: list[str]) -> bytes:
+def documents(draw: st.DrawFn, places: list[str], types: Mapping[str, Any]) -> bytes:
     """Draw the bytes of a settings file.
 
     Args:
         draw: from hypothesis.
         places: paths of every kind.
-        names: the dotted names of known settings.
+        types: the dotted names of known settings, and their types.
     """
-    if not draw(st.integers(0, 3)):
+    wild = draw(st.booleans())
+    if wild and draw(st.booleans()):
         text = draw(st.one_of(st.sampled_from(_RAW), st.text(max_size=40)))
         return _encoded(draw, text)
     tree: dict[Any, Any] = {
@@ -57,19 +59,29 @@ def documents(draw: st.DrawFn, places: list[str], names: list[str]) -> bytes:
         "seed": 7,
     }
     for _ in range(draw(st.integers(0, 3))):
-        *parents, leaf = draw(st.sampled_from(names)).split(".")
+        name = draw(st.sampled_from(sorted(types)))
+        *parents, leaf = name.split(".")
         branch: Any = tree
         for parent in parents:
             branch = branch.setdefault(parent, {}) if isinstance(branch, dict) else {}
         if isinstance(branch, dict):
-            branch[leaf] = draw(st.one_of(_TREES, st.sampled_from(places), _SCALARS))
-    if not draw(st.integers(0, 5)):
+            mild = of_type(types[name], places).map(_read)
+            branch[leaf] = draw(st.one_of(_TREES, st.sampled_from(places), _SCALARS) if wild else mild)
+    if wild and not draw(st.integers(0, 5)):
         tree[draw(st.sampled_from(("policy", "env", "eval", "extra", "limits", 7)))] = draw(_TREES)
     text = yaml.dump(tree, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
+    if not wild:
+        return text.encode()
     data = _encoded(draw, text)
-    if not draw(st.integers(0, 2)):
-        data = damaged(draw, data)
-    return data
+    return data if draw(st.integers(0, 2)) else damaged(draw, data)
+
+
+def _read(text: str) -> Any:
+    """Return a flag's text as YAML would have it, if it would."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
 
 
 def _encoded(draw: st.DrawFn, text: str) -> bytes:

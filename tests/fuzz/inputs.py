@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 
-WHOLE = bool(os.environ.get("PROCTOR_FUZZ"))
-"""Whether this is `make fuzz`; else a few inputs of each kind show that the fuzzer itself still works."""
+SHARE = float(os.environ.get("PROCTOR_FUZZ", "0"))
+"""1 in `make fuzz`, more or less for more or fewer inputs; 0: a few, which show that the fuzzer itself still works."""
 
 SEED = int(os.environ.get("PROCTOR_FUZZ_SEED", "0"))
 FEW = 25
 
-PATIENT = pytest.mark.timeout(1800 if WHOLE else 120, method="thread")
+PATIENT = pytest.mark.timeout(120 + 1800 * SHARE, method="thread")
 """By a thread, because the alarm is each input's own."""
 
 Test = Callable[..., Any]
@@ -30,7 +30,7 @@ def inputs(number: int) -> Callable[[Test], Test]:
 
     def mark(test: Test) -> Test:
         bounded = settings(
-            max_examples=number if WHOLE else FEW,
+            max_examples=max(FEW, round(number * SHARE)),
             database=None,
             deadline=None,
             phases=(Phase.explicit, Phase.generate),

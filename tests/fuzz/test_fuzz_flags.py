@@ -13,39 +13,14 @@ from fuzz.commands import Runner, run_here, short_lives
 from fuzz.inputs import PATIENT, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
-from fuzz.values import BENCH, WORDS, fields_of, make_places, misspelled, of_type
+from fuzz.values import BENCH, OF_A_RUN, WORDS, fields_of, make_places, misspelled, of_type
 from made_runs import make_run
 from proctor.cli.main import COMMANDS
 from proctor.cli.parallel import ParallelSettings
 from proctor.cli.serve import ServeSettings
-from proctor.config.load import SECTIONS
-from proctor.config.settings import (
-    ClusterSettings,
-    LimitSettings,
-    RunSettings,
-    Settings,
-    WandbSettings,
-)
-from proctor.policies.lerobot.policy import LeRobotSettings
-from proctor.policies.python import PythonPolicy
-from proctor.policies.remote.policy import RemotePolicySettings
-
-from fuzz.bench import FuzzSettings  # isort: skip
 
 pytestmark = PATIENT
 
-_OF_A_RUN = {
-    **fields_of(FuzzSettings, "env."),
-    **fields_of(LeRobotSettings, "policy."),
-    **fields_of(RemotePolicySettings, "policy."),
-    **fields_of(PythonPolicy.Settings, "policy."),
-    **fields_of(RunSettings, "eval."),
-    **fields_of(LimitSettings, "limits."),
-    **fields_of(ClusterSettings, "cluster."),
-    **fields_of(WandbSettings, "wandb."),
-    **{name: hint for name, hint in fields_of(Settings).items() if name not in SECTIONS},
-    "config_path": fields_of(Settings)["resume"],
-}
 _OWN = {"serve": fields_of(ServeSettings), "parallel": fields_of(ParallelSettings)}
 _EVALUATES = ("eval", "parallel", "autotune", "serve", "check-benchmark")
 _WRITES = ("output_dir", "output", "resume")
@@ -63,7 +38,7 @@ def command_lines(draw: st.DrawFn, places: list[str], runs: list[str]) -> list[s
     if not draw(st.integers(0, 19)):
         return draw(st.lists(WORDS, max_size=4))
     command = draw(st.sampled_from(list(COMMANDS)))
-    types = {**_OF_A_RUN, **_OWN.get(command, {})} if command in _EVALUATES else {}
+    types = {**OF_A_RUN, **_OWN.get(command, {})} if command in _EVALUATES else {}
     wild = draw(st.booleans())
     words = [command]
     if command == "check-benchmark":

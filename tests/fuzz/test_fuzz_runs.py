@@ -20,7 +20,7 @@ from fuzz.documents import damaged, documents
 from fuzz.inputs import PATIENT, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
-from fuzz.values import BENCH, WORDS, make_places
+from fuzz.values import BENCH, OF_A_RUN, WORDS, make_places
 from hostile_runs import HARMLESS_TO_READ, UNREADABLE
 from proctor.machine.names import Hosts
 from proctor.store.episodes import EpisodeTable
@@ -232,10 +232,7 @@ def test_no_run_directory_ends_in_a_traceback(sandbox: Sandbox, surface: Callabl
         @inputs(2000)
         @given(
             st.sampled_from(_COMMANDS),
-            damages(
-                template,
-                documents(places, ["env.task", "seed", "output_dir", "resume", "rename_map", "eval.shard_id"]),
-            ),
+            damages(template, documents(places, OF_A_RUN)),
         )
         def each(command: str, steps: list[tuple[Any, ...]]) -> None:
             run = sandbox.made / "runs" / "run"

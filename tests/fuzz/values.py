@@ -11,8 +11,23 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from fuzz.bench import FuzzSettings
 from fuzz.sandbox import Sandbox
-from proctor.config.settings import AtLeast, AtMost, Locates, MoreThan
+from proctor.config.load import SECTIONS
+from proctor.config.settings import (
+    AtLeast,
+    AtMost,
+    ClusterSettings,
+    LimitSettings,
+    Locates,
+    MoreThan,
+    RunSettings,
+    Settings,
+    WandbSettings,
+)
+from proctor.policies.lerobot.policy import LeRobotSettings
+from proctor.policies.python import PythonPolicy
+from proctor.policies.remote.policy import RemotePolicySettings
 
 HERE = Path(__file__).parent
 BENCH = HERE / "bench.py"
@@ -141,3 +156,18 @@ def misspelled(draw: st.DrawFn, word: str) -> str:
     letter = word[place : place + 1]
     new = {"drop": "", "double": 2 * letter, "dot": f"{letter}.", "upper": letter.upper(), "space": f"{letter} "}
     return word[:place] + new.get(kind, draw(_TEXT)) + word[place + 1 :]
+
+
+OF_A_RUN = {
+    **fields_of(FuzzSettings, "env."),
+    **fields_of(LeRobotSettings, "policy."),
+    **fields_of(RemotePolicySettings, "policy."),
+    **fields_of(PythonPolicy.Settings, "policy."),
+    **fields_of(RunSettings, "eval."),
+    **fields_of(LimitSettings, "limits."),
+    **fields_of(ClusterSettings, "cluster."),
+    **fields_of(WandbSettings, "wandb."),
+    **{name: hint for name, hint in fields_of(Settings).items() if name not in SECTIONS},
+    "config_path": fields_of(Settings)["resume"],
+}
+"""Every setting of an evaluation, and its type."""
