@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 
 SHARE = float(os.environ.get("PROCTOR_FUZZ", "0"))
-"""1 in `make fuzz`, more or less for more or fewer inputs; 0: a few, which show that the fuzzer itself still works."""
+"""1 in `make fuzz`; other shares of its inputs, too. 0: a few, which show that the fuzzer itself still works."""
 
 SEED = int(os.environ.get("PROCTOR_FUZZ_SEED", "0"))
 FEW = 25
