@@ -47,8 +47,8 @@ def _content(name: str, value: Any) -> Any:
         return by_content(value)
     except OSError as error:
         raise UsageError(
-            f"the setting {name}={clip(to_plain(value))} names a file or folder whose content is part of the run, and which "
-            f"cannot be read: {reason(error)}."
+            f"the setting {name}={clip(to_plain(value))} names a file or folder whose content is part of the run, "
+            f"and which cannot be read: {reason(error)}."
         ) from None
 
 
