@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Two at a time, a file each: most tests wait for processes of their own.
 PYTEST := $(PY) -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
+.PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
   benchmark-lerobot benchmark-libero check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
@@ -36,6 +36,9 @@ test: $(VENV)/.installed-dev  ## the tests, without the slow proofs
 test-all: $(VENV)/.installed-dev  ## every test
 	@scripts/ensure-gl $(PY)
 	$(PYTEST) -m ""
+
+fuzz: $(VENV)/.installed-dev  ## over 10,000 wild inputs of six kinds; PROCTOR_FUZZ_SEED=N: others
+	PROCTOR_FUZZ=$${PROCTOR_FUZZ:-1} $(PYTEST) -q tests/fuzz
 
 test-lerobot:  ## the tests of LeRobot's policies, in environments that are made once and kept
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \

@@ -246,7 +246,10 @@ def _brief(value: Any) -> str:
     brief.maxstring = brief.maxother = 120
     brief.maxdict = brief.maxlist = brief.maxtuple = 8
     brief.maxlevel = 3
-    return brief.repr(value)
+    try:
+        return brief.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return f"{'' if isinstance(value, int) else 'something with '}a number of thousands of digits"
 
 
 def _kind(mode: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -124,3 +125,12 @@ def test_a_change_is_noticed_in_what_may_yet_be_read_until_it_is_taken_as_it_is(
     assert not unread.changed()
     (tmp_path / "weights" / "a").write_text("2 ")
     assert unread.changed()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path: Path, inside: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        content_hash(tmp_path if inside else tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        content_hash(Path("/dev/zero"))

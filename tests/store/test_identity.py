@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from proctor.config.settings import (
     PolicySettings,
     Settings,
 )
-from proctor.errors import EXIT_USAGE, IdentityError
+from proctor.errors import EXIT_USAGE, IdentityError, UsageError
 from proctor.store.identity import check_identity, identity_fields
 
 HERE = Path("/runs/a")
@@ -205,3 +206,15 @@ def test_what_is_left_of_all_sections_is_identity() -> None:
         "seed": 7,
         "rename_map": {},
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedSettings(EnvSettings):
+    place: Path | None = None
+
+
+def test_a_pipe_or_a_device_cannot_be_part_of_a_run_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place, kind in ((tmp_path / "pipe", "a named pipe"), (Path("/dev/zero"), "a device")):
+        with pytest.raises(UsageError, match=f"place={place} names a file .* is {kind}, not a regular file"):
+            identity_fields(PlacedSettings(type="x", place=place))

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.config.flags import Nested, whole_number
-from proctor.config.load import tree_from_flags
+from proctor.config.load import section, tree_from_flags
 from proctor.config.settings import MOST_SEED
 from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
 from proctor.conformance.score import Extent
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
+from proctor.files import clip
 from proctor.report.console import PatientConsole
 from proctor.report.marks import Mark, MarkedLine, print_marked
 
@@ -69,14 +70,14 @@ def _parse(arguments: Sequence[str]) -> tuple[Nested, Extent]:
     rest = list(arguments)
     name = rest.pop(0) if rest and not rest[0].startswith("-") and "=" not in rest[0] else ""
     tree = tree_from_flags(rest)
-    own = {key: str(tree.pop(key)) for key in _OWN & tree.keys()}
+    own = {key: _text(tree.pop(key)) for key in _OWN & tree.keys()}
     for key in tree:
         if key not in ("env", "policy"):
             known = {f"--{flag}" for flag in (*_OWN, "json", "env.task", "policy.type")}
             raise UsageError(
                 f"unknown flag --{key}.{did_you_mean(f'--{key}', known)} See: proctor check-benchmark --help"
             )
-    env = tree.setdefault("env", {})
+    tree["env"] = env = section(tree, "env")
     if name:
         env["type"] = name
     if not env.get("type"):
@@ -84,6 +85,10 @@ def _parse(arguments: Sequence[str]) -> tuple[Nested, Extent]:
     tasks = [task.strip() for task in own.pop("tasks", "").split(",") if task.strip()]
     numbers: dict[str, Any] = {key: whole_number(key, text, 0, _MOST[key]) for key, text in own.items()}
     return tree, Extent(tasks, **numbers)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else clip(value)
 
 
 def _print(console: Console, name: str, results: Sequence[CheckResult]) -> None:

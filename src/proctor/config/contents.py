@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.wire import to_plain
+from proctor.files import open_regular
 
 _PROCTOR = "proctor"
 
@@ -86,7 +87,8 @@ def content_hash(path: Path) -> str:
     """
     if path.is_dir():
         return _combined((name, content_hash(path / name)) for name in sorted(_names_below(path)))
-    with path.open("rb") as file:
+    # Regular ones only: a pipe would be waited for, and a device has no end.
+    with open(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

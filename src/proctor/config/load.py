@@ -129,7 +129,7 @@ def _join_tasks(tree: Nested) -> None:
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
-    env, policy, *_ = (_section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
+    env, policy, *_ = (section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
     if not env.get("type"):
         raise UsageError(f"--env.type is missing. Known: {', '.join(known_benchmarks())}.")
     if not policy.get("type"):
@@ -190,11 +190,12 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
     return {**known, kind.OPEN: merge(opened, unknown)}
 
 
-def _section(tree: Nested, name: str) -> Nested:
-    section = tree.get(name) or {}
-    if not isinstance(section, Mapping):
-        raise UsageError(f"--{name}={clip(section)}: '{name}' is a section; set --{name}.type and others.")
-    return dict(section)
+def section(tree: Nested, name: str) -> Nested:
+    """Return the values of a section, not yet checked. Raises `UsageError` if it is a value itself."""
+    found = tree.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise UsageError(f"--{name}={clip(found)}: '{name}' is a section; set --{name}.type and others.")
+    return dict(found)
 
 
 def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from proctor.config.contents import by_content, source_hash
 from proctor.config.settings import EnvSettings, PolicySettings, deciding
 from proctor.config.wire import to_plain
-from proctor.errors import IdentityError
+from proctor.errors import IdentityError, UsageError
+from proctor.files import clip, reason
 from proctor.machine.versions import installed_versions
 from proctor.policies.protocol import PolicySpec
 
@@ -35,10 +36,20 @@ def identity_fields(settings: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in deciding(settings).items():
         section = dataclasses.is_dataclass(value)
-        found[name] = identity_fields(value) if section else by_content(value)
+        found[name] = identity_fields(value) if section else _content(name, value)
         if section and not found[name]:
             del found[name]
     return found
+
+
+def _content(name: str, value: Any) -> Any:
+    try:
+        return by_content(value)
+    except OSError as error:
+        raise UsageError(
+            f"the setting {name}={clip(to_plain(value))} names a file or folder whose content is part of the run, "
+            f"and which cannot be read: {reason(error)}."
+        ) from None
 
 
 def benchmark_identity(

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
+from proctor.files import clip
+from proctor.policies.lerobot.documents import otherwise, read_document, read_steps
 from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps
 
 OLDEST_LEROBOT = (0, 5)
@@ -83,7 +85,8 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
         trusted: whether code that comes with it may run.
     """
     directory = _directory(path, _revision(overrides))
-    if not (directory / _CONFIG).is_file():
+    described = read_document(directory, _CONFIG)
+    if described is None:
         # What training writes has the checkpoint in a folder of this name.
         inner = directory / "pretrained_model"
         hint = f" Use --policy.path={path}/{inner.name}" if (inner / _CONFIG).is_file() else ""
@@ -93,17 +96,12 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
     with guard.watch(directory):
         if not trusted:
             check_steps(directory)
-            if (adapter := _json(directory, ADAPTER)) is not None:
+            if (adapter := read_document(directory, ADAPTER)) is not None:
                 check_adapter(adapter, directory / ADAPTER)
-        config = _read_config(path, directory, overrides, device)
+        config = _read_config(path, directory, described.get("type"), overrides, device)
     config.pretrained_path = directory
-    declared = _json(directory, _CONFIG).get("device")
+    declared = described.get("device")
     return Checkpoint(path, directory, config, guard, declared, _own_renames(directory))
-
-
-def _json(directory: Path, name: str) -> Any:
-    file = directory / name
-    return json.loads(file.read_text()) if file.is_file() else None
 
 
 def _revision(overrides: Mapping[str, Any]) -> str | None:
@@ -141,15 +139,13 @@ def _register_policies() -> None:
     import lerobot.policies  # noqa: F401 - registers every kind of policy
 
 
-def _read_config(path: str, directory: Path, overrides: Mapping[str, Any], device: str | None) -> Any:
+def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, Any], device: str | None) -> Any:
     from lerobot.configs import PreTrainedConfig
 
-    raw = json.loads((directory / _CONFIG).read_text())
-    kind = raw.get("type")
     known = PreTrainedConfig.get_known_choices()
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise UsageError(
-            f"--policy.path={path} is of type {kind!r}, which the installed lerobot does not know. "
+            f"--policy.path={path} is of type {clip(repr(kind))}, which the installed lerobot does not know. "
             f"It knows {', '.join(sorted(known))}."
         )
     fields = {name for name in PreTrainedConfig.get_choice_class(kind).__dataclass_fields__ if name[0] != "_"}
@@ -179,20 +175,18 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
 
 
 def _own_renames(directory: Path) -> dict[str, str]:
-    step = _steps(directory).get("rename_observations_processor") or {}
-    return {policys: benchmarks for benchmarks, policys in (step.get("rename_map") or {}).items()}
+    renames = _steps(directory).get("rename_observations_processor", {}).get("rename_map") or {}
+    if not isinstance(renames, dict) or not all(isinstance(name, str) for name in renames.values()):
+        raise otherwise(directory / _PREPROCESSOR, "'rename_map' is no map of names")
+    return {policys: benchmarks for benchmarks, policys in renames.items()}
 
 
 def _steps(directory: Path) -> dict[str, dict[str, Any]]:
-    file = directory / _PREPROCESSOR
-    if not file.is_file():
-        return {}
-    steps = json.loads(file.read_text())["steps"]
-    return {_step_name(step): step.get("config") or {} for step in steps}
+    return {_step_name(step): step["config"] for step in read_steps(directory, _PREPROCESSOR)}
 
 
 def _step_name(step: Mapping[str, Any]) -> str:
-    return str(step.get("registry_name") or step.get("class", "").rpartition(".")[2])
+    return str(step.get("registry_name") or str(step.get("class", "")).rpartition(".")[2])
 
 
 def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> Loaded:
@@ -221,21 +215,22 @@ def _configs(checkpoint: Checkpoint, overrides: Mapping[str, Mapping[str, Any]])
 
     found = {
         _CONFIG: draccus.encode(checkpoint.config, PreTrainedConfig),
-        _PREPROCESSOR: _with_overrides(_json(checkpoint.directory, _PREPROCESSOR), overrides),
-        _POSTPROCESSOR: _with_overrides(_json(checkpoint.directory, _POSTPROCESSOR), {}),
-        ADAPTER: _json(checkpoint.directory, ADAPTER),
+        _PREPROCESSOR: _processor(checkpoint.directory, _PREPROCESSOR, overrides),
+        _POSTPROCESSOR: _processor(checkpoint.directory, _POSTPROCESSOR, {}),
+        ADAPTER: read_document(checkpoint.directory, ADAPTER),
     }
     return {name: config for name, config in found.items() if config is not None}
 
 
-def _with_overrides(processor: Any, overrides: Mapping[str, Mapping[str, Any]]) -> Any:
-    if processor is None:
+def _processor(directory: Path, name: str, overrides: Mapping[str, Mapping[str, Any]]) -> Any:
+    document = read_document(directory, name)
+    if document is None:
         return None
     steps = [
-        {**step, "config": {**(step.get("config") or {}), **overrides.get(_step_name(step), {})}}
-        for step in processor["steps"]
+        {**step, "config": {**step["config"], **overrides.get(_step_name(step), {})}}
+        for step in read_steps(directory, name)
     ]
-    return {**processor, "steps": steps}
+    return {**document, "steps": steps}
 
 
 def _load_policy(checkpoint: Checkpoint) -> Any:

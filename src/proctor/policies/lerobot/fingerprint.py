@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proctor.config.contents import content_hash
+from proctor.files import clip, is_there
 from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, Loaded
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".model", ".npz", ".npy", ".pkl", ".gguf")
@@ -66,8 +67,8 @@ class Contents:
         """
         if not text or len(text) > 1000 or "\n" in text or "\0" in text:
             return None
-        path = Path(text).expanduser()
-        if path.exists():
+        if is_there(text):
+            path = Path(text).expanduser()
             return path.absolute() if is_loaded or self._is_model(path.absolute(), os.sep in text) else None
         return self._snapshot(text) if _HUB_ID.fullmatch(text) else None
 
@@ -145,10 +146,10 @@ def identify(checkpoint: Checkpoint, loaded: Loaded, overrides: Mapping[str, Any
     contents, configs = Contents(checkpoint.directory, checkpoint.guard.read), dict(loaded.configs)
     try:
         if ADAPTER in configs:
-            name = configs[ADAPTER]["base_model_name_or_path"]
-            base = contents.place(name, is_loaded=True)
+            name = configs[ADAPTER].get("base_model_name_or_path")
+            base = contents.place(name, is_loaded=True) if isinstance(name, str) else None
             if base is None:
-                raise FileNotFoundError(name)
+                raise FileNotFoundError(clip(name))
             configs[ADAPTER] = {**configs[ADAPTER], "base_model_name_or_path": contents.of(base)}
         fingerprint = _fingerprint(checkpoint.directory, configs, contents)
         return Identification(

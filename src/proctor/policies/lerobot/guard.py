@@ -9,7 +9,6 @@ strangers' data, and steps must be those of lerobot and of installed plugins, un
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor.errors import UsageError
+from proctor.files import clip
+from proctor.policies.lerobot.documents import steps_in_any
 
 _TRUST = "Look at it, then add --trust_remote_code=true"
 _CODE = (".py", ".pyc", ".so")
@@ -172,14 +173,14 @@ def check_steps(directory: Path) -> None:
     """
     packages = {"lerobot", *_plugins()}
     for file in sorted(directory.glob("*.json")):
-        for step in _steps_in(file):
+        for step in steps_in_any(file):
             # A registered step was registered by code that is imported already; LeRobot looks there first.
             if "registry_name" in step or "class" not in step:
                 continue
             name = str(step["class"])
             if name.partition(".")[0] not in packages or not _is_step(name):
                 raise UsageError(
-                    f"{file} wants to call {name}, which is no processor step of lerobot or of an installed "
+                    f"{file} wants to call {clip(name)}, which is no processor step of lerobot or of an installed "
                     f"plugin. {_TRUST}"
                 )
 
@@ -187,20 +188,13 @@ def check_steps(directory: Path) -> None:
 def check_adapter(config: dict[str, Any], file: Path) -> None:
     """Refuse a PEFT adapter that has something imported other than the policy's and PEFT's own packages."""
     allowed = {"lerobot", "peft", "transformers", *_plugins()}
-    named = [(config.get("auto_mapping") or {}).get("parent_library")]
+    mapping = config.get("auto_mapping")
+    named = [mapping.get("parent_library")] if isinstance(mapping, dict) else []
     if config.get("megatron_config"):
         named.append(config.get("megatron_core"))
     for name in named:
         if name is not None and str(name).partition(".")[0] not in allowed:
-            raise UsageError(f"{file} wants to import {name}. {_TRUST}")
-
-
-def _steps_in(file: Path) -> list[dict[str, Any]]:
-    try:
-        steps = json.loads(file.read_text()).get("steps")
-    except (ValueError, AttributeError):
-        return []  # whoever needs it says so
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+            raise UsageError(f"{file} wants to import {clip(name)}. {_TRUST}")
 
 
 def _plugins() -> set[str]:
