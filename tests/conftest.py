@@ -19,6 +19,7 @@ def nothing_left_behind() -> Iterator[None]:
     children = psutil.Process().children(recursive=True)
     for child in children:
         child.kill()
+    psutil.wait_procs(children, timeout=10)  # so that the next test does not find what this one left
     assert children == [], f"left behind: {children}"
     left = {number: target for number, target in _descriptors().items() if number not in before}
     assert not any("memfd" in target or "eventfd" in target or "socket" in target for target in left.values()), (

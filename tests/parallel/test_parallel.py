@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from harness import (
     descendants,
     digests,
     flags,
+    role,
     run_cli,
     run_tiny,
     start_cli,
@@ -232,7 +234,7 @@ def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
     process = start_cli(*parallel(tmp_path / "run", env=HANG))
     wait_until(lambda: ended(tmp_path / "run") == 6)
     family = descendants(process.pid)
-    assert len(family) == 9  # three shards, each with a worker and a host
+    assert sorted(map(role, family)).count("worker") == sorted(map(role, family)).count("host") == 3
     process.kill()
     process.communicate()
     assert not psutil.wait_procs(family, timeout=20)[1]
@@ -363,7 +365,7 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
     [
         (["--eval.n_episode=3"], "Did you mean '--eval.n_episodes'?"),
         (["--num-shards=many"], "--num_shards=many"),
-        (["--num-shards=0"], "must be at least 1, or auto"),
+        (["--num-shards=0"], "must be from 1 to 512, or auto"),
         (["--render-device=gpus"], "Did you mean 'gpu'?"),
         (["--eval.num_shards=2"], "leave --eval.shard_id and --eval.num_shards out"),
         (["--eval.use_async_envs=false"], "use proctor eval"),
@@ -385,7 +387,7 @@ def test_a_policy_error_ends_all_shards_and_is_not_tried_again(tmp_path: Path) -
     done = run_cli(*parallel(tmp_path / "run", n_episodes=40, policy=FAULTY, env=SLOW, display="plain"))
     assert done.returncode == 1, done.stderr
     assert "the policy raised ValueError: I cannot see (task " in done.stderr
-    assert f"The traceback is in {tmp_path / 'run'}/shard_*/logs" in done.stderr
+    assert re.search(rf"The traceback is in .*{tmp_path / 'run'}/shard_\d_of_3/logs", done.stderr)
     assert "starting it again" not in done.stdout
     assert done.stdout.count("stopping the others") == 1
     assert any("I cannot see" in log.read_text() for log in (tmp_path / "run").glob("shard_*/logs/*.log"))

@@ -33,6 +33,9 @@ from proctor.report.stream import Stream
 from proctor.report.summary import print_summary
 from proctor.trackers.choose import Trackers
 
+_MOST_NAMED = 3
+"""Folders of logs in one message."""
+
 _USAGE = """Evaluate a policy on a benchmark.
 
 usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
@@ -103,7 +106,8 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
         errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
         if isinstance(evaluation.error, PolicyError):
             written = [str(folder) for folder in logs if any(file.stat().st_size for file in folder.glob("*.log"))]
-            where = f"The traceback is in {', '.join(written)}. " if written else ""
+            more = " and beside it" if len(written) > _MOST_NAMED else ""
+            where = f"The traceback is in {', '.join(written[:_MOST_NAMED])}{more}. " if written else ""
             errors.print(Text(f"{where}A policy that was changed is another one"), soft_wrap=True)
             errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
         elif isinstance(evaluation.error, BenchmarkError):

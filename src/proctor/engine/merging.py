@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.config.files import read_run_settings
+from proctor.config.files import CONFIG_FILE, read_run_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
 from proctor.plan import make_plan
@@ -55,7 +55,8 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         raise UsageError(
             f"these runs hold recorded episodes, and merging those needs av and pyarrow. Run: {INSTALL}"
         )
-    tree = read_run_settings(runs[0])
+    # A shard that was stopped at once has not come to write its settings; they are the same in all.
+    tree = read_run_settings(next((run for run in runs if (run / CONFIG_FILE).exists()), runs[0]))
     tree["eval"] = {**(tree.get("eval") or {}), "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
     plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
     prepare_directory(target.path, len(plan))
