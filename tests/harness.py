@@ -172,6 +172,6 @@ def role(process: psutil.Process) -> str:
 
 
 def without_rights() -> None:
-    """Give up root's right to read and write everything, before a program starts: permissions hold in containers."""
+    """Give up root's right to read and write everything, so that permissions hold in a container, too."""
     for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
