@@ -38,6 +38,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "EXECUTION",
         "Actions",
         "AtLeast",
+        "AtMost",
         "Benchmark",
         "BenchmarkSpec",
         "CheckResult",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, flags, start_cli, tiny_tree
+from harness import TESTS, flags, start_cli, tiny_tree, without_rights
 from proctor.cli.main import COMMANDS
 
 PROGRAM = [sys.executable, "-m", "proctor.cli"]
@@ -35,13 +34,6 @@ def shell(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options
     )
-
-
-def without_rights() -> None:
-    """Give up root's right to read and write everything, so that permissions hold in a container, too."""
-    library = ctypes.CDLL(None)
-    for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        library.prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 # Ctrl-C

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from harness import lay_out
+from proctor.blame import UserCodeError
 from proctor.config.registry import BENCHMARKS, POLICIES, benchmark_path, load_object, policy_path
 from proctor.errors import UsageError
 
@@ -114,7 +115,7 @@ def test_a_class_of_a_loaded_file_knows_its_module(tmp_path: Path) -> None:
 def test_a_file_that_raises_is_not_remembered_as_loaded(tmp_path: Path) -> None:
     file = tmp_path / "raises_at_first.py"
     file.write_text("raise RuntimeError('not yet')\n")
-    with pytest.raises(RuntimeError, match="not yet"):
+    with pytest.raises(UserCodeError, match="RuntimeError: not yet"):
         load_object(f"{file}:Mine")
     file.write_text("Mine = 'ready, and longer than before'\n")
     assert load_object(f"{file}:Mine") == "ready, and longer than before"
@@ -144,9 +145,9 @@ def test_a_missing_name_gets_the_nearest_in_its_module() -> None:
         load_object("json:dump_s")
 
 
-def test_what_a_users_own_file_imports_in_vain_is_told_as_it_is(tmp_path: Path) -> None:
+def test_what_a_users_own_file_imports_in_vain_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "needs_more.py").write_text("import no_such_module_either\n")
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_either"):
+    with pytest.raises(UserCodeError, match=r"(?s)No module named 'no_such_module_either'.*needs_more.py, line 1"):
         load_object(f"{tmp_path}/needs_more.py:Mine")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness import TESTS, flags, run_cli, run_tiny, start_cli, tiny_tree
+from harness import TESTS, flags, run_cli, run_tiny, start_cli, tiny_tree, without_rights
 from proctor.cli.main import run
-from proctor.errors import StoreError
 from proctor.store.episodes import EpisodeTable
 
 MINE = """
@@ -97,10 +97,22 @@ def test_a_log_that_autotune_names_outlives_it(tmp_path: Path) -> None:
 
 def test_a_table_that_cannot_be_read_is_no_table_that_cannot_be_written(tmp_path: Path) -> None:
     table = tmp_path / "run.sqlite"
-    table.mkdir()
-    with pytest.raises(StoreError) as caught:
-        EpisodeTable(table)
-    assert "finished episodes are kept" not in str(caught.value)
+    with EpisodeTable(table):
+        pass
+    table.chmod(0)
+    code = (
+        "import ctypes, os, sys\nfrom pathlib import Path\nfrom proctor.store.episodes import EpisodeTable\n"
+        "try:\n    EpisodeTable(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(table)],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=without_rights,
+    )
+    assert f"cannot open {table} for reading and writing" in done.stdout
+    assert "finished episodes are kept" not in done.stdout
 
 
 def test_a_run_that_ends_before_its_first_episode_says_how_to_go_on(

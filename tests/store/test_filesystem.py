@@ -101,7 +101,7 @@ def test_a_place_where_nothing_can_be_made_is_refused() -> None:
 def test_a_read_only_file_system_is_refused(tmp_path: Path) -> None:
     said = on_a_mount(tmp_path / "mount", "size=1m,ro", PREPARE)
     assert said.startswith("UsageError cannot write to")
-    assert "Read-only file system" in said
+    assert "the file system is read-only" in said
 
 
 def test_a_disk_without_room_is_refused_with_what_is_free_and_what_is_needed(tmp_path: Path) -> None:

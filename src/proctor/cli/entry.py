@@ -33,6 +33,8 @@ class CtrlC:
             signal.signal(signal.SIGINT, self._press)
 
     def _press(self, number: int, frame: FrameType | None) -> None:
+        if self.pressed and not self.in_command:
+            os._exit(_INTERRUPTED)  # it was told already
         if self.pressed or not self.in_command:
             os.write(2, b"proctor: interrupted\n")
             os._exit(_INTERRUPTED)
@@ -66,4 +68,6 @@ def main() -> None:
         status = _INTERRUPTED
     sys.stdout.flush()
     sys.stderr.flush()
+    if ctrl_c.pressed:
+        os._exit(status)  # who is impatient is not kept by threads and packages that want to end in their own way
     sys.exit(status)

@@ -46,7 +46,8 @@ def run_suite(
     try:
         subject = meet(settings, policy, extent)
     except UserCodeError as error:
-        words = " ".join(str(error).split())
+        cause = error.__cause__ or error
+        words = f"asking the benchmark raised {type(cause).__name__}: {' '.join(str(cause).split())}"
         return [
             CheckResult("tasks", "failed", words, "the object, tasks() and spec must work from the settings alone")
         ]
