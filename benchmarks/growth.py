@@ -121,7 +121,8 @@ def measure(place: Path, episodes: int, tasks: int = 10, workers: int = 2) -> Ro
     report = proctor("report", str(run))
     shutil.copytree(run, place / "copy")
     compare = proctor("compare", str(run), str(place / "copy"))
-    ran = [sample for command in (first, second) for sample in command.samples if sample.moment <= last]
+    ran = [sample for sample in first.samples if sample.moment <= end]
+    ran += [sample for sample in second.samples if sample.moment <= last]
     return Row(
         episodes=whole * tasks,
         coordinator_us=1e6 * (_core(first, end) - _core(first, start)) / (most * tasks),
