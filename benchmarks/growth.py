@@ -93,7 +93,9 @@ def proctor(*arguments: str) -> Command:
 def _look(process: psutil.Process) -> Sample:
     try:
         core, own = sum(process.cpu_times()[:2]), process.memory_info().rss
-        sizes = [child.memory_info().rss for child in process.children(recursive=True)]
+        # One that was forked and is not yet what it will be still has its parent's memory, and its command line.
+        children = [one for one in process.children(recursive=True) if one.cmdline() != process.cmdline()]
+        sizes = [child.memory_info().rss for child in children]
     except psutil.Error:  # it ends just now
         return Sample(time.time(), 0.0, 0, 0)
     return Sample(time.time(), core, own, max(sizes, default=0))
@@ -119,7 +121,8 @@ def measure(place: Path, episodes: int, tasks: int = 10, workers: int = 2) -> Ro
     report = proctor("report", str(run))
     shutil.copytree(run, place / "copy")
     compare = proctor("compare", str(run), str(place / "copy"))
-    ran = [sample for command in (first, second) for sample in command.samples if sample.moment <= last]
+    ran = [sample for sample in first.samples if sample.moment <= end]
+    ran += [sample for sample in second.samples if sample.moment <= last]
     return Row(
         episodes=whole * tasks,
         coordinator_us=1e6 * (_core(first, end) - _core(first, start)) / (most * tasks),
@@ -146,7 +149,7 @@ def _core(command: Command, until: float) -> float:
 
 def _first_and_last(run: Path, since: float) -> tuple[float, float]:
     """Return when the first and the last episode ended since a moment."""
-    database = sqlite3.connect(f"{(run / 'run.sqlite').as_uri()}?mode=ro", uri=True)
+    database = sqlite3.connect(f"{(run / 'run.sqlite').as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         query = "SELECT min(ended_at), max(ended_at) FROM episodes WHERE ended_at >= ?"
         first, last = database.execute(query, [since]).fetchone()
