@@ -90,7 +90,7 @@ def test_a_mistake_is_told_in_a_line(tmp_path: Path) -> None:
             ((str(tmp_path), "--prot=1"), "Did you mean '--port'?"),
             ((str(tmp_path), "--port=70000"), "must be a whole number from 0 to 65535"),
             ((str(tmp_path), "--port"), "--port needs a value"),
-            ((str(tmp_path), f"--port={port}"), "Use another --port"),
+            ((str(tmp_path), f"--port={port}"), "in use on 127.0.0.1. Choose another"),
             ((str(tmp_path), str(tmp_path)), "name one folder"),
         ):
             done = run_cli("view", *arguments)
