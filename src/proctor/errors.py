@@ -77,11 +77,17 @@ class NoPicturesError(UsageError):
     """Drawing was asked for and no GL works here."""
 
 
+_FEW = 12
+"""Names that are all told to whoever names another."""
+
+
 def check_known(flag: str, names: Iterable[str], known: Collection[str]) -> None:
     """Raise one `UsageError` for all names that are not known, each with what it may have meant."""
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise UsageError(" ".join(f"--{flag}={name}: unknown.{did_you_mean(name, known)}" for name in unknown))
+        choice = f" There are {', '.join(sorted(known))}." if len(known) <= _FEW else ""
+        words = " ".join(f"--{flag}={name}: unknown.{did_you_mean(name, known)}" for name in unknown)
+        raise UsageError(f"{words}{choice}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
