@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -114,8 +114,14 @@ class Surface:
             "faults": len(self._faults),
         }
 
-    def conclude(self) -> None:
-        """Fail if anything was wrong, with the shortest input of each fault."""
+    def drive(self, each: Callable[[], None]) -> None:
+        """Try all inputs, then fail if anything was wrong, with the shortest input of each fault."""
+        try:
+            each()
+        finally:
+            self._conclude()
+
+    def _conclude(self) -> None:
         told = [
             f"{kind}, {number} times, first of all with {shortest[:1500]}\n{story}"
             for kind, (number, shortest, story) in sorted(self._faults.items())

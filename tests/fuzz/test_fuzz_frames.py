@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection
 
 from fuzz.bench import IMAGE, STATE, FuzzSettings, OneStep, Still
-from fuzz.inputs import PATIENT, inputs
+from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from proctor.benchmarks.protocol import Episode, Task
@@ -37,7 +37,7 @@ from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu, Refused, Session
 from servers import answering
 
-pytestmark = PATIENT
+pytestmark = MARKS
 
 _BENCHMARK = OneStep(FuzzSettings(type="fuzz", task="a"))
 _SPEC = _BENCHMARK.spec
@@ -243,6 +243,8 @@ def ask_server(trial: Trial, server: Server, frames: list[bytes | str], fragment
             if isinstance(reply, str):
                 trial.status, trial.refused = "refused", True
                 _one_line(trial, reply)
+                if reply.startswith("this message cannot be read"):
+                    trial.fault("the server's net was needed", reply)
                 break
     with _connected(server) as connection:
         connection.recv(timeout=30)
@@ -380,5 +382,4 @@ def test_no_frame_upsets_a_server_or_a_client(sandbox: Sandbox, surface: Callabl
                 else:
                     ask_stranger(trial, url, stranger, protocol, sent)
 
-        each()
-    websockets.conclude()
+        websockets.drive(each)

@@ -18,7 +18,7 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.inputs import PATIENT, inputs
+from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import SECRET, Sandbox
 from fuzz.surface import Surface, Trial
 from hostile_runs import UNREADABLE
@@ -26,7 +26,7 @@ from made_runs import make_run
 from proctor.machine.names import Hosts
 from proctor.viewer.app import make_app
 
-pytestmark = PATIENT
+pytestmark = MARKS
 
 _ANSWERS = {200, 206, 307, 400, 404, 405, 409, 413, 416, 421, 503}
 """What the viewer says; 500 would be its own net, which no request may need."""
@@ -248,5 +248,4 @@ def test_no_request_upsets_the_viewer(sandbox: Sandbox, surface: Callable[..., S
             with viewer.trial(wire) as trial:
                 ask_socket(trial, port, wire)
 
-        each()
-    viewer.conclude()
+        viewer.drive(each)
