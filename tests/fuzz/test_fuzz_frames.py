@@ -159,7 +159,7 @@ def frames(messages: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes | str]:
     whole = st.builds(_packed, messages, st.sampled_from(("bytes", "text")))
     flipped = st.builds(_flipped, whole, st.integers(0, 10**6), st.integers(0, 255))
     cut = st.builds(lambda data, place: data[: place % (len(data) + 1)], whole, st.integers(0, 10**6))
-    return st.one_of(*[whole] * 6, flipped, cut, st.sampled_from(_BOMBS), st.binary(max_size=30), st.text())
+    return st.one_of(*[whole] * 14, flipped, cut, st.sampled_from(_BOMBS), st.binary(max_size=30), st.text())
 
 
 def _packed(message: Any, spelling: Any) -> bytes:
@@ -351,7 +351,7 @@ def conversations(draw: st.DrawFn) -> tuple[str, str, list[bytes | str]]:
     """Draw who is talked to, how, and which frames."""
     side = draw(st.sampled_from(("session", "session", "server", "client")))
     if side != "client":
-        return side, "openpi", draw(st.lists(frames(questions()), min_size=1, max_size=3))
+        return side, "openpi", draw(st.lists(frames(questions()), min_size=1, max_size=2))
     protocol = draw(st.sampled_from(("openpi", "vla-eval")))
     greeting = draw(frames(_greetings(protocol)))
     if draw(st.booleans()):  # often right, so that there is a second frame
