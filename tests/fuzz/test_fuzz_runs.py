@@ -106,6 +106,8 @@ def _record_class() -> Any:
 def apply(run: Path, beside: Path, step: tuple[Any, ...]) -> None:
     """Do to a run what a step says."""
     kind, *rest = step
+    if any(path.exists() and not path.is_file() and not path.is_dir() for path in run.rglob("*")):
+        return  # an earlier step has put a pipe or a device there, which would be waited for
     with contextlib.suppress(
         OSError, sqlite3.Error, ValueError, KeyError
     ):  # what an earlier step has made impossible
