@@ -17,7 +17,6 @@ from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface
 from proctor.engine.child import STEADY
 
-
 _MOST_MEMORY = 8 << 30
 """Bytes of addresses: threads and libraries reserve more than they use."""
 
@@ -36,7 +35,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             patch.setenv(name, value)
         patch.chdir(sandbox.here)
         yield sandbox
-        sandbox._watching = False
+        sandbox.ignore()
     os.chdir("/")
 
 
