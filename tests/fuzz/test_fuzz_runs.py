@@ -112,7 +112,8 @@ def apply(run: Path, beside: Path, step: tuple[Any, ...]) -> None:
         OSError, sqlite3.Error, ValueError, KeyError
     ):  # what an earlier step has made impossible
         if kind == "bytes":
-            (run / rest[0]).write_bytes(rest[1])
+            if not (run / rest[0]).is_symlink():
+                (run / rest[0]).write_bytes(rest[1])
         elif kind == "delete":
             (run / rest[0]).unlink()
         elif kind == "odd":
@@ -236,7 +237,7 @@ def test_no_run_directory_ends_in_a_traceback(sandbox: Sandbox, surface: Callabl
     places = make_places(sandbox)
     with short_lives():
         template = _make_template(sandbox)
-        runs, runner = surface("runs"), Runner()
+        runs, runner, number = surface("runs"), Runner(), 0
 
         @inputs(2000)
         @given(
@@ -244,7 +245,9 @@ def test_no_run_directory_ends_in_a_traceback(sandbox: Sandbox, surface: Callabl
             damages(template, documents(places, OF_A_RUN)),
         )
         def each(command: str, steps: list[tuple[Any, ...]]) -> None:
-            run = sandbox.made / "runs" / "run"
+            nonlocal number
+            number += 1  # a page that nobody waits for any more may still read the run before
+            run = sandbox.made / f"runs{number}" / "run"
             shutil.copytree(template, run, symlinks=True)
             for step in steps:
                 apply(run, sandbox.beside, step)
@@ -274,5 +277,8 @@ def _use(trial: Trial, command: str, run: Path, template: Path, runner: Runner) 
         if name == "parallel":
             bounds = [f"--env.type={BENCH}:Reached"]
         runner(trial, [name, f"--resume={run}", *bounds])
-    if before and before != _snapshot(run):
-        trial.fault(f"{command} changes the run", str(before.keys() ^ _snapshot(run).keys()))
+    after = _snapshot(run)
+    if "run.sqlite-wal" in before and "run.sqlite-shm" not in before:
+        after.pop("run.sqlite-shm", None)  # SQLite makes the index of a log that lies there without one
+    if before and before != after:
+        trial.fault(f"{command} changes the run", str(before.keys() ^ after.keys()))
