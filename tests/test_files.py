@@ -114,3 +114,8 @@ def test_a_value_in_a_message_is_one_short_line() -> None:
     for value in ("x" * 10**7, [["y"] * 10**4] * 10**4, dict.fromkeys(range(10**5), "z"), b"q" * 10**7):
         assert len(clip(value)) <= 203
     assert "\n" not in clip("a\nb" * 1000)
+
+
+def test_a_number_that_python_does_not_write_is_told_of_all_the_same() -> None:
+    assert clip(10**5000) == "a number of thousands of digits"
+    assert clip({"a": [10**5000]}) == "something with a number of thousands of digits"

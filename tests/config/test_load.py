@@ -257,6 +257,18 @@ def test_something_that_is_no_benchmark_or_policy_is_refused_with_its_name(flag:
     assert flag.partition("=")[2].partition(":")[0] in complaint(*BASE, flag)
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--policy.type=proctor.benchmarks.metaworld.benchmark:MetaWorld",
+        "--env.type=proctor.policies.expert:ExpertPolicy",
+    ],
+)
+def test_a_benchmark_is_no_policy_and_a_policy_is_no_benchmark(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"{flag} is no (policy|benchmark): its Settings are no"):
+        settings_from_flags(["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v3", flag])
+
+
 # YAML files.
 
 

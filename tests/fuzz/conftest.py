@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,12 +17,15 @@ from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface
 from proctor.engine.child import STEADY
 
+_MOST_MEMORY = 8 << 30
+"""Bytes of addresses: threads and libraries reserve more than they use."""
+
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A folder that is current, home and place of temporary files at once."""
     sandbox = Sandbox(tmp_path_factory.mktemp("fuzz").resolve())
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _bounded_memory():
         patch.setenv("HOME", str(sandbox.root / "home"))
         patch.setenv("TMPDIR", str(sandbox.root / "tmp"))
         patch.setenv("COLUMNS", "200")
@@ -30,8 +35,19 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             patch.setenv(name, value)
         patch.chdir(sandbox.here)
         yield sandbox
-        sandbox._watching = False
+        sandbox.ignore()
     os.chdir("/")
+
+
+@contextlib.contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """Let what reads without a limit fail here, before the whole machine has no memory left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @pytest.fixture

@@ -15,8 +15,11 @@ SHARE = float(os.environ.get("PROCTOR_FUZZ", "0"))
 SEED = int(os.environ.get("PROCTOR_FUZZ_SEED", "0"))
 FEW = 25
 
-PATIENT = pytest.mark.timeout(120 + 1800 * SHARE, method="thread")
-"""By a thread, because the alarm is each input's own."""
+MARKS = [
+    # By a thread, because the alarm is each input's own.
+    pytest.mark.timeout(120 + 1800 * SHARE, method="thread"),
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+]
 
 Test = Callable[..., Any]
 

@@ -45,21 +45,21 @@ class Sandbox:
             (self.beside / f"secret.{suffix}").write_text(f"# {SECRET}\n" * 4)
         self._entries, self._kept = self._look(), set[Path]()
         self._secrets = self._read_secrets()
-        self._watching = False
         self._escapes: list[tuple[str, str]] = []
         self.told: list[str] = []
         """Paths that the input itself gave to be written to; relative ones are in `here`."""
-        sys.addaudithook(self._audit)
+        _install()
 
     def begin(self) -> None:
         """Watch from now on."""
         if not self._kept:
             self._kept = set(self.kept.rglob("*"))
-        self._escapes, self.told, self._watching = [], [], True
+        self._escapes, self.told = [], []
+        _WATCHING.append(self)
 
     def end(self) -> Iterator[tuple[str, str]]:
         """Stop watching; yields what was done outside, and clears up."""
-        self._watching = False
+        self.ignore()
         yield from self._escapes
         told = [os.path.realpath(self.here / path) for path in self.told if _is_there(self.here / path)]
         for name in sorted(self._look() - self._entries):
@@ -88,9 +88,13 @@ class Sandbox:
         else:
             path.unlink(missing_ok=True)
 
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._watching:
-            return
+    def ignore(self) -> None:
+        """Stop watching."""
+        if self in _WATCHING:
+            _WATCHING.remove(self)
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Take an audit event. Raises `PermissionError` for what must not happen."""
         if event == "open":
             path, mode, flags = arguments[:3]
             writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else _writes(flags)
@@ -114,6 +118,23 @@ class Sandbox:
         if not os.path.normpath(text).startswith(str(self.root)):
             self._escapes.append((f"{event} outside of the sandbox", text))
             raise PermissionError(13, "outside of the fuzzer's sandbox", text)
+
+
+_WATCHING: list[Sandbox] = []
+_installed = False
+
+
+def _install() -> None:
+    # An audit hook stays for good, in the process of other tests, too: one is enough.
+    global _installed
+    if not _installed:
+        _installed = True
+        sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _WATCHING:
+        _WATCHING[-1].audit(event, arguments)
 
 
 def _writes(flags: Any) -> bool:

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -114,8 +114,14 @@ class Surface:
             "faults": len(self._faults),
         }
 
-    def conclude(self) -> None:
-        """Fail if anything was wrong, with the shortest input of each fault."""
+    def drive(self, each: Callable[[], None]) -> None:
+        """Try all inputs, then fail if anything was wrong, with the shortest input of each fault."""
+        try:
+            each()
+        finally:
+            self._conclude()
+
+    def _conclude(self) -> None:
         told = [
             f"{kind}, {number} times, first of all with {shortest[:1500]}\n{story}"
             for kind, (number, shortest, story) in sorted(self._faults.items())
@@ -161,9 +167,11 @@ class _Belongings:
             new = _new_threads(self._threads)
         if len(new) > threads:
             yield "a thread is left behind", str(new)
+        # A server that runs beside closes its end of a socket when it comes to it.
         left = _descriptors().items() - self._descriptors.items()
-        if left:
+        while left and time.monotonic() < deadline:
             gc.collect()
+            time.sleep(0.005)
             left = _descriptors().items() - self._descriptors.items()
         if left:
             yield "a descriptor is left open", str(left)

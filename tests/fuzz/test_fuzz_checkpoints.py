@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from fuzz.commands import Runner, short_lives
 from fuzz.documents import damaged
-from fuzz.inputs import PATIENT, inputs
+from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH
@@ -32,7 +32,7 @@ from proctor.errors import ProctorError
 from proctor.policies.lerobot import checkpoint as checkpoints
 from proctor.policies.lerobot.fingerprint import identify
 
-pytestmark = PATIENT
+pytestmark = MARKS
 
 _CONFIG = {
     "type": "act", "n_obs_steps": 1, "n_action_steps": 100, "device": "cpu", "use_peft": False,
@@ -48,7 +48,10 @@ _NORMALISE = {
 _FILES: dict[str, Any] = {
     "config.json": _CONFIG,
     "policy_preprocessor.json": {"name": "policy_preprocessor", "steps": [_RENAME, _NORMALISE]},
-    "policy_postprocessor.json": {"name": "policy_postprocessor", "steps": [{"class": "lerobot.processor.Step"}]},
+    "policy_postprocessor.json": {
+        "name": "policy_postprocessor",
+        "steps": [{"registry_name": "device_processor", "config": {}}],
+    },
     "adapter_config.json": {"base_model_name_or_path": "user/base", "auto_mapping": None, "peft_type": "LORA"},
     "model.safetensors": None,
     "policy_preprocessor_step_1_normalizer_processor.safetensors": None,
@@ -252,5 +255,4 @@ def test_no_checkpoint_ends_in_a_traceback(sandbox: Sandbox, surface: Callable[.
                     ]
                     run(trial, ["eval", f"--policy.path={folder}", *base, *flags, "--eval.use_async_envs=false"])
 
-        each()
-    folders_tried.conclude()
+        folders_tried.drive(each)

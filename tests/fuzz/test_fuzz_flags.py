@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.commands import Runner, run_here, short_lives
-from fuzz.inputs import PATIENT, inputs
+from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH, OF_A_RUN, WORDS, fields_of, make_places, misspelled, of_type
@@ -19,7 +19,7 @@ from proctor.cli.main import COMMANDS
 from proctor.cli.parallel import ParallelSettings
 from proctor.cli.serve import ServeSettings
 
-pytestmark = PATIENT
+pytestmark = MARKS
 
 _OWN = {"serve": fields_of(ServeSettings), "parallel": fields_of(ParallelSettings)}
 _EVALUATES = ("eval", "parallel", "autotune", "serve", "check-benchmark")
@@ -117,5 +117,4 @@ def test_no_command_line_ends_in_a_traceback(sandbox: Sandbox, surface: Callable
                 # Servers that can be reached would serve, and examinations would examine.
                 run(trial, arguments, apart=arguments[:1] not in (["serve"], ["view"], ["doctor"]))
 
-        each()
-    flags.conclude()
+        flags.drive(each)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from fuzz.commands import Runner, run_here, short_lives
 from fuzz.documents import documents
-from fuzz.inputs import PATIENT, inputs
+from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH, OF_A_RUN, make_places
 
-pytestmark = PATIENT
+pytestmark = MARKS
 
 _BOUNDS = ["--eval.n_episodes=1", "--env.task=a", "--eval.use_async_envs=false", "--display=plain"]
 _COMMANDS = ("eval", "eval", "eval", "eval --resume", "parallel", "serve", "check-benchmark")
@@ -46,5 +46,4 @@ def test_no_settings_file_ends_in_a_traceback(sandbox: Sandbox, surface: Callabl
             with files.trial((command, data)) as trial:
                 run(trial, arguments, apart=command != "serve")
 
-        each()
-    files.conclude()
+        files.drive(each)

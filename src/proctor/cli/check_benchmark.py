@@ -78,6 +78,8 @@ def _parse(arguments: Sequence[str]) -> tuple[Nested, Extent]:
                 f"unknown flag --{key}.{did_you_mean(f'--{key}', known)} See: proctor check-benchmark --help"
             )
     tree["env"] = env = section(tree, "env")
+    if "policy" in tree:
+        tree["policy"] = section(tree, "policy")
     if name:
         env["type"] = name
     if not env.get("type"):

@@ -44,6 +44,7 @@ SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_NUMBER = re.compile(r"[-+]?0\d.*|\d{4,}[eE]\d+|\d+[-:].*")
 """Revisions, dates and times, which YAML 1.1 takes for numbers: octal, large, or with base 60."""
+_KINDS = {"env.type": ("benchmark", EnvSettings), "policy.type": ("policy", PolicySettings)}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -147,9 +148,12 @@ def section_classes(tree: Nested) -> dict[str, type[Any]]:
 
 def _settings_of(flag: str, name: Any, find: Callable[[str], str]) -> type[Any]:
     found = load_named(flag, str(name), find(str(name)))
+    word, base = _KINDS[flag]
     settings: type[Any] | None = getattr(found, "Settings", None)
-    if settings is None or not dataclasses.is_dataclass(settings):
-        raise UsageError(f"--{flag}={clip(name)} is no {flag.partition('.')[0]}: it has no Settings.")
+    if not isinstance(settings, type) or not dataclasses.is_dataclass(settings):
+        raise UsageError(f"--{flag}={clip(name)} is no {word}: it has no Settings.")
+    if not issubclass(settings, base):
+        raise UsageError(f"--{flag}={clip(name)} is no {word}: its Settings are no {base.__name__}.")
     return settings
 
 
