@@ -22,6 +22,7 @@ from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH, OF_A_RUN, WORDS, make_places
 from hostile_runs import HARMLESS_TO_READ, UNREADABLE
+from proctor.errors import ProctorError
 from proctor.machine.names import Hosts
 from proctor.store.episodes import EpisodeTable
 from proctor.viewer.app import make_app
@@ -109,7 +110,7 @@ def apply(run: Path, beside: Path, step: tuple[Any, ...]) -> None:
     if any(path.exists() and not path.is_file() and not path.is_dir() for path in run.rglob("*")):
         return  # an earlier step has put a pipe or a device there, which would be waited for
     with contextlib.suppress(
-        OSError, sqlite3.Error, ValueError, KeyError
+        OSError, sqlite3.Error, ValueError, KeyError, ProctorError
     ):  # what an earlier step has made impossible
         if kind == "bytes":
             if not (run / rest[0]).is_symlink():
