@@ -189,7 +189,7 @@ def test_a_plan_takes_no_more_memory_for_a_million_episodes_than_for_ten() -> No
 
 def test_too_many_episodes_are_refused_before_they_are_planned() -> None:
     def refused() -> None:
-        with pytest.raises(UsageError, match="a run has at most 1,000,000 episodes"):
+        with pytest.raises(UsageError, match="a run has at most 1,000,000"):
             make_plan([A, B], 10**9, 0)
 
     assert _memory(refused) < 100_000

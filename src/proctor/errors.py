@@ -49,6 +49,10 @@ class RunGoneError(StoreError):
     """The run directory is no longer where it was. The same command does not go on: it would begin anew."""
 
 
+class DamagedError(StoreError):
+    """What is stored has changed since it was written: nothing is built on it."""
+
+
 class PolicyError(RunError):
     """The policy raised, or returned something that is no action. Trying again cannot help."""
 

@@ -146,11 +146,11 @@ def test_workers_that_did_not_help_are_let_go_and_nothing_is_lost(
 
 def test_a_run_goes_on_with_the_workers_that_there_is_room_for(tmp_path: Path, reference: Digests) -> None:
     """Asked for more than descriptors allow, it says so and is content with fewer."""
-    tree = tiny_tree(tmp_path / "run", eval={"batch_size": 12})
+    tree = tiny_tree(tmp_path / "run", n_episodes=10, eval={"batch_size": 30})
     command = [
         "sh",
         "-c",
-        'ulimit -n 40; exec "$@"',
+        'ulimit -n 64; exec "$@"',
         "sh",
         sys.executable,
         "-m",
@@ -162,4 +162,4 @@ def test_a_run_goes_on_with_the_workers_that_there_is_room_for(tmp_path: Path, r
     assert done.returncode == 0, done.stderr
     assert "no room for another worker" in done.stdout
     assert "Traceback" not in done.stderr
-    assert digests(tmp_path / "run") == reference
+    assert reference.items() <= digests(tmp_path / "run").items()

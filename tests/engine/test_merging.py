@@ -236,7 +236,7 @@ def test_runs_of_several_places_need_a_name_for_the_result(tmp_path: Path) -> No
         ((), "name the runs"),
         (("--output",), "Did you mean '--output_dir'"),
         (("here", "--output_dir"), "needs a value"),
-        (("/nowhere",), "holds no run"),
+        (("/nowhere",), "there is no such run directory"),
     ],
 )
 def test_a_wrong_merge_command_is_told_in_one_line(arguments: tuple[str, ...], words: str) -> None:

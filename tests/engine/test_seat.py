@@ -172,7 +172,7 @@ def test_a_chunk_of_numbers_is_taken_as_it_is(chunk: Any) -> None:
         (np.zeros((0, 2)), r"shape \(0, 2\)"),
         (np.zeros((1, 1, 2)), r"shape \(1, 1, 2\)"),
         (0.0, r"shape \(\)"),
-        (None, r"shape \(\)"),
+        (None, "returned None instead of an action"),
         ([[0.0, np.nan]], "NaN or infinity"),
         ([[np.inf, 0.0]], "NaN or infinity"),
         ([[np.inf, -np.inf]], "NaN or infinity"),

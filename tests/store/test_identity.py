@@ -168,7 +168,7 @@ MAY_CHANGE = {
         "until_better_than",
         "stop_grace",
     },
-    "limits": {"start", "build", "reset", "step", "draw", "load", "act"},
+    "limits": {"start", "build", "reset", "step", "draw", "load", "act", "respond"},
     "cluster": {"address", "min_nodes"},
     "wandb": {"enable", "project", "entity", "mode", "run_id"},
     "env": {"task", "python", "max_parallel_tasks"},

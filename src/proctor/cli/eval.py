@@ -23,6 +23,7 @@ from proctor.errors import (
     EXIT_SIGINT,
     EXIT_SIGTERM,
     BenchmarkError,
+    DamagedError,
     PolicyError,
     RunGoneError,
 )
@@ -112,7 +113,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
             errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
         elif isinstance(evaluation.error, BenchmarkError):
             errors.print("Other settings make another run, which needs a new --output_dir.")
-        elif not isinstance(evaluation.error, RunGoneError):
+        elif not isinstance(evaluation.error, RunGoneError | DamagedError):
             errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
         return evaluation.error.exit_status
     if evaluation.stopped_by is not None:

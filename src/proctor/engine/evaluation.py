@@ -19,7 +19,7 @@ from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
-from proctor.errors import ProctorError, RunError, StoreError, UsageError
+from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
 from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
@@ -118,7 +118,7 @@ class Evaluator:
         try:
             return self._run()
         except RunError as error:
-            if not self._directory.holds_a_run():
+            if isinstance(error, DamagedError) or not self._directory.holds_a_run():
                 raise
             # What is stored can be gone on with: the user is told how.
             return Evaluation(self._directory, self._nothing, {}, error=error)

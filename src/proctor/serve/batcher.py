@@ -130,4 +130,5 @@ def _told(error: Exception) -> Refused:
     """Return a policy's error as the client is told it; whoever runs the server sees where it came from."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)  # noqa: T201
     # A server does not know which episode of a run it plays.
-    return Refused(str(error).replace(", episode 0, step", ", step"))
+    # Its first line: where in this machine's files it happened is nothing for whoever is connected.
+    return Refused(str(error).partition("\n")[0].replace(", episode 0, step", ", step"))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from proctor.errors import StoreError
+from proctor.errors import DamagedError, StoreError
 
 Row = dict[str, Any]
 """A row's values by column, without its checksum."""
@@ -287,7 +287,7 @@ class ChecksumTables:
 
 def damaged(path: Path, what: str) -> StoreError:
     """Return the error for a file that is not as it was written."""
-    return StoreError(
+    return DamagedError(
         f"{path} is damaged: {_one_line(what)}. "
         "Restore the file from a copy, or run the evaluation again in a new --output_dir."
     )
