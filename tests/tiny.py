@@ -140,6 +140,10 @@ class TinySimulator:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "exit":
                 os._exit(7)
+            case "twin":
+                os.fork()  # and both go on
+            case "surrogate":
+                raise RuntimeError("no file caf\udce9")
             case "sysexit":
                 sys.exit(0)
             case "hang":

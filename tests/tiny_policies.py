@@ -72,6 +72,21 @@ class Mortal(Thoughtful):
         return super().act(windows, memories, generators)
 
 
+class Forking(Thoughtful):
+    """Thoughtful, and forks once; both go on. See `aside`."""
+
+    def __init__(self, once: str) -> None:
+        super().__init__()
+        self._once = _path(once)
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        if _first_time(self._once):
+            os.fork()
+        return super().act(windows, memories, generators)
+
+
 class Rounded(Thoughtful):
     """Thoughtful, in numbers that a dataset's float32 holds exactly."""
 
@@ -175,6 +190,13 @@ def plain(observation: dict[str, Any]) -> list[float]:
     return [float(observation["observation.state"][0]), 0.5]
 
 
+class MuteError(Exception):
+    """An error that cannot be told."""
+
+    def __str__(self) -> str:
+        sys.exit(5)
+
+
 class Faulty:
     """Plain, and wrong at its n-th call of a process (`at`), in the way that `how` says."""
 
@@ -206,6 +228,8 @@ class Faulty:
                 raise GeneratorExit
             case "none":
                 return None
+            case "mute":
+                raise MuteError
         raise AssertionError(self.how)
 
 

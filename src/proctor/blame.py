@@ -56,7 +56,7 @@ def named(error: BaseException) -> str:
     """
     try:
         text = str(error.msg if isinstance(error, SyntaxError) and error.filename else error)
-    except Exception:  # it is somebody else's class
+    except BaseException:  # it is somebody else's class
         text = "(its message cannot be shown)"
     line = " ".join(f"{type(error).__name__}: {text}".split()).removesuffix(":")
     return line if len(line) <= 500 else f"{line[:500]}..."

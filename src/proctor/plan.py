@@ -20,6 +20,10 @@ from proctor.errors import UsageError
 Places = range | NDArray[np.int64]
 
 
+_MOST_TEXT = 60_000
+"""Bytes of a task's group, name and prompt together: they travel with every first question of an episode."""
+
+
 class Plan(Sequence[Episode]):
     """Episode 0 of every task, then episode 1 of every task, and so on; or a part of that, in the same order.
 
@@ -144,12 +148,25 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> Plan:
                 f"--env.task names '{task.group}' twice. Name it once; use --eval.n_episodes for more."
             )
         seen.add((task.group, task.task_id))
+        _check_text(task)
     if n_episodes * len(tasks) > MOST_EPISODES:
         raise UsageError(
             f"--eval.n_episodes={n_episodes}: {n_episodes * len(tasks):,} episodes of {len(tasks):,} tasks, "
             f"and a run has at most {MOST_EPISODES:,}. Ask for {MOST_EPISODES // len(tasks):,} or fewer."
         )
     return Plan(tasks, n_episodes, seed)
+
+
+def _check_text(task: Task) -> None:
+    """Refuse a task whose name or prompt no table and no message can hold."""
+    try:
+        size = len(f"{task.group}{task.name}{task.prompt}".encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"the task {task.name!a} has a name or prompt that is not Unicode text.") from None
+    if size > _MOST_TEXT:
+        raise UsageError(
+            f"the task {task.name[:60]!r} has a name and prompt of {size:,} bytes; at most {_MOST_TEXT:,} fit."
+        )
 
 
 def repeats_note(plan: Plan) -> str | None:

@@ -31,8 +31,13 @@ from proctor.machine.versions import HASH_SEED
 _LAST_WORDS = 0.2
 """Seconds that a hung child gets to say where it hangs."""
 
-NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""What the kernel says where one more process, or its descriptors, do not fit."""
+NO_ROOM = {
+    errno.EMFILE: "Raise ulimit -n",
+    errno.ENFILE: "Close files that other processes have open",
+    errno.EAGAIN: "Raise ulimit -u",
+    errno.ENOMEM: "Free some memory, or raise ulimit -v",
+}
+"""What the kernel says where one more process, or its descriptors, do not fit, and what helps."""
 
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,

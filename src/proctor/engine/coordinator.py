@@ -182,10 +182,10 @@ class Coordinator:
         words = f"no room for another worker ({error.strerror or error})"
         if there:
             self._headcount.be_content(there)
-            self._tell(f"{words}: going on with {there}. Raise ulimit -n or -u for more")
+            self._tell(f"{words}: going on with {there}. {NO_ROOM[error.errno or 0]} for more")
         else:
             self._error = self._error or RunError(
-                f"{words}. Raise ulimit -n or -u, then run the same command again."
+                f"{words}. {NO_ROOM[error.errno or 0]}, then run the same command again."
             )
 
     def _least_busy_host(self) -> Host | None:
@@ -226,6 +226,10 @@ class Coordinator:
                 worker.child.kill()
 
     def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
+        if not worker.assigned or record.key != worker.assigned[0].key:
+            worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
+            worker.child.kill()
+            return
         episode = worker.release()
         self._tally.add_build(record.timing["build"])
         worker.finished += 1
@@ -237,6 +241,8 @@ class Coordinator:
         self._host_deaths = 0
 
     def _on_policy_lost(self, worker: Worker, reason: str) -> None:
+        if not worker.assigned:
+            return
         episode = worker.release()
         self._queue.ended(episode)
         self._lose_policy(episode, reason, worker.number)

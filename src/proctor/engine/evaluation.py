@@ -208,6 +208,10 @@ class Evaluator:
             if self._settings.eval.recording:
                 impatient = interrupts.count > 1 and not interrupts.satisfied
                 recorded = 0 if impatient else assemble(self._directory.path, stored.records)
+            if error is None and ending.stopped_by is None and not stored.complete:
+                left = len(stored.results.ended.missing)
+                error = RunError(f"{left} episodes have not ended, and nothing says why.")
+                table.end_session(session, ending.startup, str(error))
         except ProctorError as problem:
             error = error or problem
         return Evaluation(self._directory, stored, info, ending.stopped_by, error, recorded)

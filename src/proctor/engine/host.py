@@ -7,7 +7,6 @@ weights; one lane at a time collects, the others compute.
 
 from __future__ import annotations
 
-import mmap
 import threading
 import traceback
 from collections import deque
@@ -26,7 +25,7 @@ from proctor.engine.messages import Channel, ChannelClosed, Message, clip, polic
 from proctor.engine.patience import Patience
 from proctor.engine.proof import PolicyProof
 from proctor.engine.seat import Seat, answer
-from proctor.engine.transport import Phase, PhaseCell, Slot, now
+from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
@@ -233,7 +232,7 @@ def _host_fault(error: BaseException) -> PolicyError:
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop."""
     bell, memory = Bell(descriptors[0]), descriptors[1]
-    shared = mmap.mmap(memory, HOST_MEMORY)
+    shared = map_memory(memory, HOST_MEMORY)
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
     try:

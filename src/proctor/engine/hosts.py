@@ -17,7 +17,7 @@ from proctor.engine.child import Child
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, as_error
-from proctor.engine.transport import Phase, PhaseCell, Slot, new_memory, now
+from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
@@ -50,7 +50,7 @@ class HostProcess:
         self.versions: dict[str, str] = {}
         self.verdict: str | None = None
         memory = new_memory("proctor-host", HOST_MEMORY)
-        self._shared = mmap.mmap(memory, HOST_MEMORY)
+        self._shared = map_memory(memory, HOST_MEMORY)
         self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
         self._cells[0].write(Phase.START, now())
         self._watch = LaneWatch(self._cells)

@@ -6,6 +6,7 @@ the same, digest for digest.
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections import Counter
@@ -112,7 +113,10 @@ class _Inline:
             VideoSink(video, self._fps, self._job.eval.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
         )
+        process = os.getpid()
         record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
+        if os.getpid() != process:
+            os._exit(0)  # a copy that somebody's fork has made: one of us is enough
         self._prove()
         return replace(record, video_path=stored_path(video), worker="0")
 

@@ -7,6 +7,7 @@ SEQPACKET keeps message boundaries and reports the other end's death as an empty
 from __future__ import annotations
 
 import array
+import os
 import socket
 from typing import Any
 
@@ -17,8 +18,11 @@ from proctor.errors import BenchmarkError, ChangedError, PolicyError, PolicyHost
 Message = dict[str, Any]
 
 _LARGEST = 1 << 17
-_MOST_DESCRIPTORS = 8
-_ANY_TEXT = "surrogateescape"
+_SPACE = socket.CMSG_SPACE(8 * array.array("i").itemsize)
+
+_IN_MEMORY = b"\xc1"
+"""In place of a message too large for a socket, which lies in the first memory file beside. None is this byte."""
+_ANY_TEXT = "surrogatepass"
 """File names need not be text, and travel all the same."""
 
 
@@ -58,7 +62,14 @@ class Channel:
         """Send one message. Raises `ChannelClosed` when nobody is there to read it."""
         data: bytes = msgpack.packb(message, unicode_errors=_ANY_TEXT)
         if len(data) > _LARGEST:
-            raise ValueError(f"a control message of {len(data)} bytes; at most {_LARGEST} are sent")
+            with os.fdopen(os.memfd_create("proctor-message", os.MFD_CLOEXEC), "wb") as memory:
+                memory.write(data)
+                memory.flush()
+                self._send(_IN_MEMORY, [memory.fileno(), *(descriptors or ())])
+        else:
+            self._send(data, descriptors or [])
+
+    def _send(self, data: bytes, descriptors: list[int]) -> None:
         beside = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
             if descriptors
@@ -71,9 +82,11 @@ class Channel:
 
     def receive(self) -> tuple[Message, list[int]]:
         """Wait for one message and the descriptors beside it. Raises `ChannelClosed` at the end."""
-        space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+        return self._receive(0)
+
+    def _receive(self, flags: int) -> tuple[Message, list[int]]:
         try:
-            data, beside, _, _ = self.socket.recvmsg(_LARGEST, space, socket.MSG_CMSG_CLOEXEC)
+            data, beside, _, _ = self.socket.recvmsg(_LARGEST, _SPACE, socket.MSG_CMSG_CLOEXEC | flags)
         except BlockingIOError:
             raise
         except OSError as error:
@@ -84,6 +97,9 @@ class Channel:
         for level, kind, content in beside:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+        if data == _IN_MEMORY:
+            with os.fdopen(descriptors.pop(0), "rb") as memory:
+                data = os.pread(memory.fileno(), os.fstat(memory.fileno()).st_size, 0)
         message: Message = msgpack.unpackb(data, unicode_errors=_ANY_TEXT)
         return message, list(descriptors)
 
@@ -92,14 +108,11 @@ class Channel:
         messages: list[Message] = []
         while True:
             try:
-                data = self.socket.recv(_LARGEST, socket.MSG_DONTWAIT)
+                messages.append(self._receive(socket.MSG_DONTWAIT)[0])
             except BlockingIOError:
                 return messages
-            except OSError:
-                data = b""
-            if not data:
+            except ChannelClosed:
                 return [*messages, {"type": "closed"}]
-            messages.append(msgpack.unpackb(data, unicode_errors=_ANY_TEXT))
 
 
 def policy_fault(error: RunError) -> Message:

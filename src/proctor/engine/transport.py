@@ -10,6 +10,7 @@ a hung simulator cannot keep a heartbeat going.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import mmap
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Observation
 from proctor.engine.bell import Bell
-from proctor.errors import PolicyLostError, SimulatorError
+from proctor.errors import PolicyLostError, RunError, SimulatorError
 
 REQUEST_BYTES = 256 << 20
 RESPONSE_BYTES = 16 << 20
@@ -116,9 +117,29 @@ class PhaseCell:
 def new_memory(name: str, size: int) -> int:
     """Return the descriptor of an anonymous memory file whose size nobody can change."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
+    try:
+        os.ftruncate(descriptor, size)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno != errno.EFBIG:
+            raise
+        raise RunError(
+            f"a file may not have {size >> 20 or 1} MB here, which the memory that processes share counts as. "
+            "Run: ulimit -f unlimited"
+        ) from None
     fcntl.fcntl(descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW)
     return descriptor
+
+
+def map_memory(descriptor: int, size: int) -> mmap.mmap:
+    """Map a memory file into this process, and into none that this one forks.
+
+    A copy of a worker or a host that goes on, as after a policy's `os.fork()`, would ask and answer in its name:
+    it ends at its next touch instead.
+    """
+    memory = mmap.mmap(descriptor, size)
+    memory.madvise(mmap.MADV_DONTFORK)
+    return memory
 
 
 Array = NDArray[Any]
@@ -220,7 +241,11 @@ class Slot:
     def __init__(self, memory: int, bell: int | None = None) -> None:
         self.memory_fd, self.bell = memory, Bell(bell)
         self._lock = threading.Lock()
-        self._map = mmap.mmap(memory, _SLOT_BYTES)
+        try:
+            self._map = map_memory(memory, _SLOT_BYTES)
+        except OSError:
+            os.close(memory)
+            raise
         self._request = Region(self._map, _PAGE, REQUEST_BYTES)
         self._response = Region(self._map, _PAGE + REQUEST_BYTES, RESPONSE_BYTES)
         self.phase = PhaseCell(self._map)
@@ -240,8 +265,8 @@ class Slot:
     def close(self) -> None:
         """Free this process's end, once."""
         with self._lock:
-            if self._map.closed:
-                return
+            if not hasattr(self, "_map") or self._map.closed:
+                return  # no room was left for it, or all is done
             for part in (self._request, self._response, self.phase, self._steps, self._draws, self._episode):
                 part.release()
             self._map.close()

@@ -158,6 +158,9 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except BaseException as error:  # a simulator that calls sys.exit has failed like any other
             # The simulator's state is unknown now: this process ends and another takes its place.
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+            if meter.phase == Phase.ACT:
+                channel.send(policy_fault(PolicyError(f"the policy failed: {described(error)}")))
+                return
             reason = f"{meter.phase.name.lower()} raised {named(error)}"
             channel.send({"type": "simulator_error", "reason": clip(reason, 2000)})
             return

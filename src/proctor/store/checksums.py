@@ -235,7 +235,7 @@ class ChecksumTables:
         self._changed(name, -done.rowcount, -done.rowcount * self._checksum(name, table.values(row)))
 
     def _insert(self, name: str, row: Mapping[str, Any]) -> int:
-        values = self._tables[name].values(row)
+        values = self._storable(name, row)
         checksum = self._checksum(name, values)
         marks = ", ".join("?" * (len(values) + 1))
         self._db.execute(f"INSERT INTO {name} VALUES ({marks})", [*values, checksum])
@@ -243,13 +243,18 @@ class ChecksumTables:
 
     def _update(self, name: str, before: Row, row: Mapping[str, Any]) -> int:
         table = self._tables[name]
-        values = table.values(row)
+        values = self._storable(name, row)
         checksum = self._checksum(name, values)
         columns = ", ".join(f"{column} = ?" for column in (*table.columns, "checksum"))
         where = " AND ".join(f"{column} = ?" for column in table.key)
         key = [before[column] for column in table.key]
         self._db.execute(f"UPDATE {name} SET {columns} WHERE {where}", [*values, checksum, *key])
         return checksum - self._checksum(name, table.values(before))
+
+    def _storable(self, name: str, row: Mapping[str, Any]) -> list[Any]:
+        """Return a row's values, with what is no Unicode in a text (a strange file's name, say) spelled out."""
+        values = self._tables[name].values(row)
+        return [_spelled(value) if type(value) is str and not value.isascii() else value for value in values]
 
     def _changed(self, name: str, rows: int, difference: int) -> None:
         self._changes[name] = self._changes.get(name, NOTHING).changed(rows, difference)
@@ -283,6 +288,10 @@ class ChecksumTables:
             if found != "ok":
                 raise damaged(self._path, found)
             self._sound = True
+
+
+def _spelled(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def damaged(path: Path, what: str) -> StoreError:

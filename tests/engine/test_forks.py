@@ -1,0 +1,39 @@
+"""A policy or simulator that forks and lets both go on: only one of them is heard, and nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import TESTS, Digests, digests, flags, run_cli, tiny_tree
+from tiny_policies import aside
+
+FORKING = f"{TESTS / 'tiny_policies.py'}:Forking"
+
+
+@pytest.mark.parametrize("placement", ["central", "worker", "inline"])
+def test_a_policy_that_forks_and_goes_on_is_heard_once(tmp_path: Path, placement: str, reference: Digests) -> None:
+    policy = {
+        "path": FORKING,
+        "kwargs": f'{{"once": "{aside(tmp_path / "marker")}"}}',
+        "placement": "auto" if placement == "inline" else placement,
+    }
+    tree = tiny_tree(tmp_path / "run", policy=policy, eval={"use_async_envs": placement != "inline"})
+    done = run_cli("eval", *flags(tree))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "marker").exists()
+    assert digests(tmp_path / "run") == reference
+
+
+@pytest.mark.parametrize("use_async_envs", [True, False])
+def test_a_simulator_that_forks_and_goes_on_is_heard_once(
+    tmp_path: Path, use_async_envs: bool, reference: Digests
+) -> None:
+    tree = tiny_tree(
+        tmp_path / "run", env={"mischief": "step.twin!:a:1:1"}, eval={"use_async_envs": use_async_envs}
+    )
+    done = run_cli("eval", *flags(tree))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mischief-0").exists()
+    assert digests(tmp_path / "run") == reference
