@@ -457,12 +457,27 @@ def test_the_end_of_the_other_side_is_told_after_its_last_words(channels: tuple[
         ours.send({"type": "anybody?"})
 
 
-def test_a_message_that_is_too_large_is_refused_and_the_channel_goes_on(channels: tuple[Channel, Channel]) -> None:
+@pytest.mark.parametrize("length", [100_000, 131_060, 131_072, 200_000, 5_000_000])
+def test_a_message_of_any_length_arrives_with_what_is_beside_it(
+    channels: tuple[Channel, Channel], length: int
+) -> None:
     ours, theirs = channels
-    with pytest.raises(ValueError, match="a control message of"):
-        ours.send({"text": "x" * 200_000})
-    ours.send({"text": "x" * 100_000})
-    assert theirs.receive() == ({"text": "x" * 100_000}, [])
+    with open(os.devnull) as beside:
+        ours.send({"text": "x" * length}, [beside.fileno()])
+        message, descriptors = theirs.receive()
+    assert message == {"text": "x" * length}
+    assert [os.fstat(number).st_rdev for number in descriptors] == [os.stat(os.devnull).st_rdev]
+    for number in descriptors:
+        os.close(number)
+    ours.send({"text": "y" * length})
+    ours.send({"after": 1})
+    assert theirs.receive_all() == [{"text": "y" * length}, {"after": 1}]
+
+
+def test_text_that_is_no_unicode_arrives_as_it_is(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    ours.send({"text": "caf\udce9 \ud800"})
+    assert theirs.receive()[0] == {"text": "caf\udce9 \ud800"}
 
 
 def test_a_long_text_is_clipped_at_its_beginning() -> None:

@@ -47,7 +47,10 @@ CASES: dict[str, Callable[[Trial, Sandbox], object]] = {
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_what_must_not_happen_is_noticed(sandbox: Sandbox, surface: Callable[..., Surface], kind: str) -> None:
+def test_what_must_not_happen_is_noticed(
+    sandbox: Sandbox, surface: Callable[..., Surface], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuzz.surface.PATIENCE", 0.2)
     secret, handler = (sandbox.beside / "secret.txt").read_text(), signal.getsignal(signal.SIGTERM)
     before = set(_numbers())
     judged = surface("judge")
