@@ -466,7 +466,7 @@ def test_a_message_of_any_length_arrives_with_what_is_beside_it(
         ours.send({"text": "x" * length}, [beside.fileno()])
         message, descriptors = theirs.receive()
     assert message == {"text": "x" * length}
-    assert [os.fstat(number).st_rdev for number in descriptors] == [os.stat(os.devnull).st_rdev]
+    assert [os.fstat(number).st_rdev for number in descriptors] == [Path(os.devnull).stat().st_rdev]
     for number in descriptors:
         os.close(number)
     ours.send({"text": "y" * length})
