@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
-from harness import TESTS, run_cli
+from harness import TESTS, run_cli, start_cli, wait_until
 from proctor.cli.main import run
 
 SOUND = f"{TESTS}/sound_benchmark.py:Sound"
@@ -60,3 +63,15 @@ def test_help_and_the_list_of_commands_know_it() -> None:
     told = run_cli("--help").stdout
     assert "check-benchmark" in told
     assert "\n  list " in told
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.005, 0.02])
+def test_ctrl_c_twice_leaves_no_folder(tmp_path: Path, pause: float) -> None:
+    process = start_cli("check-benchmark", SOUND, "--steps=100000", extra_env={"TMPDIR": str(tmp_path)})
+    wait_until(lambda: list(tmp_path.glob("proctor-check-*/*")))  # a player has its log
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+    _, told = process.communicate()
+    assert (process.returncode, told) == (130, "proctor: interrupted\n")
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from harness import TESTS, flags, start_cli, tiny_tree, without_rights
+from proctor.cli.eval import after_run
 from proctor.cli.main import COMMANDS
+from proctor.engine.evaluation import Evaluation
+from proctor.errors import RunError
+from proctor.plan import make_plan
+from proctor.store.result import nothing_stored
+from proctor.store.run_directory import RunDirectory
 
 PROGRAM = [sys.executable, "-m", "proctor.cli"]
 PRESS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
@@ -76,6 +82,30 @@ def test_ctrl_c_while_the_report_is_written_says_that_the_run_is_stored(tmp_path
         == f"proctor: interrupted after the last episode; the run is stored in {tmp_path}/run\n".encode()
     )
     assert (tmp_path / "run" / "eval_info.json").exists()
+
+
+def test_ctrl_c_while_the_report_of_a_stopped_run_is_written_says_how_it_goes_on(tmp_path: Path) -> None:
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    (stubs / "jinja2.py").write_text(PRESS)
+    in_worker = "if 'proctor.engine.worker' in sys.modules and 'proctor.cli.main' not in sys.modules:\n"
+    first = f"{in_worker}    import os, signal; os.kill(os.getppid(), signal.SIGINT)\n"
+    done = run("eval", *benchmark(tmp_path, first), "--eval.n_episodes=3", folder=stubs)
+    assert done.returncode == 130, done.stderr
+    to_go = f"interrupted with 2 episodes to go. To go on: proctor eval --resume={tmp_path}/run\n"
+    assert done.stderr.endswith(f"proctor: {to_go}".encode())
+
+
+def test_ctrl_c_after_a_run_that_never_began_does_not_speak_of_a_last_episode(tmp_path: Path) -> None:
+    plan, run = make_plan([], 1, 0), RunDirectory(tmp_path / "run")
+    words = {
+        (signal.SIGINT, None): "interrupted before the first episode; nothing was stored",
+        (None, RunError("the disk is full")): "interrupted after the run had ended: the disk is full",
+    }
+    for (stopped_by, error), told in words.items():
+        evaluation = Evaluation(run, nothing_stored(run, plan), {}, stopped_by, error)
+        with pytest.raises(KeyboardInterrupt, match=told), after_run(evaluation, "proctor eval --resume=run"):
+            raise KeyboardInterrupt
 
 
 def test_ctrl_c_while_trackers_finish_says_that_the_run_is_stored(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from harness import descendants, is_over, wait_until
+from proctor.engine import strays
 from proctor.engine.strays import STRAYS, marked
 from proctor.engine.warden import VARIABLE
 
@@ -65,13 +67,60 @@ def test_the_warden_goes_with_the_last_child_and_comes_back_with_the_next() -> N
         STRAYS.dismiss(mark)  # a second time
 
 
-def test_somebody_who_kills_the_warden_disturbs_nobody() -> None:
+def warden_of_this_process() -> psutil.Process:
+    alive = [child for child in descendants(os.getpid()) if not is_over(child)]
+    (warden,) = [child for child in alive if "warden.py" in " ".join(child.cmdline())]
+    return warden
+
+
+def test_a_killed_warden_is_replaced_and_the_next_one_knows_every_child(start: object) -> None:
+    assert callable(start)
+    marks = [STRAYS.admit() for _ in range(4)]
+    left = [start(marked(mark)) for mark in marks]
+
+    def kill_warden() -> None:
+        warden = warden_of_this_process()
+        warden.kill()
+        wait_until(lambda: is_over(warden))
+
+    kill_warden()
+    STRAYS.dismiss(marks[0])  # noticed when a child ends
+    wait_until(lambda: is_over(left[0]))
+    kill_warden()
+    marks.append(STRAYS.admit())  # and when one starts
+    STRAYS.dismiss(marks[1])
+    wait_until(lambda: is_over(left[1]))
+    assert not any(map(is_over, left[2:]))
+    STRAYS.dismiss(marks[2])
+    STRAYS.dismiss(marks[4])
+    kill_warden()
+    STRAYS.dismiss(marks[3])  # with the last child there is nobody to start another for
+    wait_until(lambda: is_over(left[2]) and is_over(left[3]))
+    assert STRAYS._warden is None
+
+
+def test_a_stopped_warden_delays_nobody_and_its_work_is_done(start: object) -> None:
+    assert callable(start)
     first, second = STRAYS.admit(), STRAYS.admit()
-    (warden,) = descendants(os.getpid())
-    psutil.Process(warden.pid).kill()
-    wait_until(lambda: is_over(warden))
+    left = [start(marked(first)), start(marked(second))]
+    warden_of_this_process().suspend()
     STRAYS.dismiss(first)
     STRAYS.dismiss(second)
+    wait_until(lambda: all(map(is_over, left)))
+
+
+def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
+    start: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert callable(start)
+    (tmp_path / "warden.py").write_text("import time; time.sleep(3600)")
+    monkeypatch.setattr(strays, "_WARDEN", tmp_path / "warden.py")
+    monkeypatch.setattr(strays, "_PATIENCE", 0.1)
+    mark = STRAYS.admit()
+    warden, stray = warden_of_this_process(), start(marked(mark))
+    STRAYS.dismiss(mark)
+    assert is_over(warden)
+    wait_until(lambda: is_over(stray))
 
 
 FORK = """

@@ -113,6 +113,20 @@ def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, 
     assert "shard_1_of_3 was killed by SIGKILL (out of memory, or by hand): starting it again" in out
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["mid_run", "before_its_first_line"])
+def test_a_stopped_shard_is_noticed_and_goes_on(tmp_path: Path, reference: Digests, early: bool) -> None:
+    limits = {"respond": 1.0}
+    process = start_cli(*parallel(tmp_path / "run", 2, env=SLOW, limits=limits, display="plain"))
+    if not early:
+        wait_until(lambda: ended(tmp_path / "run", "shard_1_of_2") >= 1)
+    victim = wait_until(lambda: shards_of(process).get(1))
+    victim.suspend()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert digests(tmp_path / "run") == reference
+    assert "shard_1_of_2 was stopped for longer than 1 s (--limits.respond): starting it again" in out
+
+
 @pytest.mark.slow
 def test_a_shard_that_ends_an_episode_before_each_death_is_never_given_up_and_told_of_once(
     tmp_path: Path, reference: Digests

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +15,7 @@ from proctor.config.load import settings_from_flags
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, ProctorError
 from proctor.machine.programs import Interrupted
+from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice
@@ -63,9 +61,7 @@ def _advise(flags: Sequence[str], errors: Console) -> Advice:
         errors.print(Text(f"{time.monotonic() - begun:4.0f} s  {what}", style="dim"), soft_wrap=True)
 
     with ExitStack() as stack:
-        logs = Path(tempfile.mkdtemp(prefix="proctor-autotune-"))
-        tidy = stack.enter_context(ExitStack())
-        tidy.callback(shutil.rmtree, logs, ignore_errors=True)
+        logs = stack.enter_context(scratch_folder("proctor-autotune-"))
         interrupts = stack.enter_context(Interrupts())
         try:
             return make_advice(settings, logs, stack, interrupts, tell)
@@ -73,7 +69,7 @@ def _advise(flags: Sequence[str], errors: Console) -> Advice:
             raise Interrupted(interrupts.first) from None
         except ProctorError as error:
             if str(logs) in str(error):
-                tidy.pop_all()  # the user is told to look there
+                keep(logs)  # the user is told to look there
             raise
 
 

@@ -6,10 +6,12 @@ those first milliseconds ends the process in Python's words.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from types import FrameType
+from typing import NoReturn
 
 _INTERRUPTED = 130  # errors.py is not imported yet
 
@@ -20,7 +22,7 @@ class CtrlC:
     Before and after the command there is nothing to tidy up, and Python's own machinery, which would report an
     exception in its import or its end, is not asked: the process ends at once. In between it is an exception, so
     that a command tidies up; one that is turned into another on its way is known by `pressed`. A second press ends
-    the process wherever it is: children end with it.
+    the process wherever it is: children end with it, and folders of a while are removed.
     """
 
     def __init__(self) -> None:
@@ -34,12 +36,21 @@ class CtrlC:
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         if self.pressed and not self.in_command:
-            os._exit(_INTERRUPTED)  # it was told already
+            _leave(_INTERRUPTED)  # it was told already
         if self.pressed or not self.in_command:
-            os.write(2, b"proctor: interrupted\n")
-            os._exit(_INTERRUPTED)
+            _leave(_INTERRUPTED, b"proctor: interrupted\n")
         self.pressed = True
         raise KeyboardInterrupt
+
+
+def _leave(status: int, words: bytes = b"") -> NoReturn:
+    """End the process here and now; nothing but folders would outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third press would say it again
+    with contextlib.suppress(OSError):  # closed
+        os.write(2, words)
+    scratch = sys.modules.get("proctor.machine.scratch")  # not loaded, or half: then there are none
+    getattr(scratch, "remove_all", bool)()
+    os._exit(status)
 
 
 def main() -> None:
@@ -69,5 +80,5 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if ctrl_c.pressed:
-        os._exit(status)  # who is impatient is not kept by threads and packages that want to end in their own way
+        _leave(status)  # who is impatient is not kept by threads and packages that want to end in their own way
     sys.exit(status)

@@ -27,11 +27,12 @@ from proctor.errors import (
     PolicyError,
     RunGoneError,
 )
-from proctor.report.console import PatientConsole
+from proctor.report.console import PatientConsole, count
 from proctor.report.ending import write_run_report
 from proctor.report.live import make_display
 from proctor.report.stream import Stream
 from proctor.report.summary import print_summary
+from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
 from proctor.trackers.choose import Trackers
 
 _MOST_NAMED = 3
@@ -62,21 +63,37 @@ def eval_command(arguments: Sequence[str]) -> int:
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = evaluate_anywhere(settings, [display, trackers])
-        with after_run(evaluation):
+        resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
+        with after_run(evaluation, resume):
             trackers.conclude(evaluation)
-    resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
-    with after_run(evaluation):
+    with after_run(evaluation, resume):
         return conclude(evaluation, console, display, resume, [evaluation.run.logs])
 
 
 @contextlib.contextmanager
-def after_run(evaluation: Evaluation) -> Iterator[None]:
-    """Say what a Ctrl-C means that comes when all episodes have ended: nothing is lost."""
+def after_run(evaluation: Evaluation, resume: str) -> Iterator[None]:
+    """Say what a Ctrl-C means that comes when no episode runs any more: what has ended is stored."""
     try:
         yield
     except KeyboardInterrupt:
-        stored = f"; the run is stored in {evaluation.directory}" if evaluation.info else ""
-        raise KeyboardInterrupt(f"interrupted after the last episode{stored}") from None
+        if evaluation.error is not None:
+            words = f"after the run had ended: {evaluation.error}"
+        elif evaluation.stopped_by is not None:
+            words = _how_far(evaluation, resume)
+        else:
+            words = f"after the last episode; the run is stored in {evaluation.directory}"
+        raise KeyboardInterrupt(f"interrupted {words}") from None
+
+
+def _how_far(evaluation: Evaluation, resume: str) -> str:
+    """Say where a run ended that is not complete, and how it goes on, as in "stopped ..."."""
+    if evaluation.info:
+        # Errors are among them: going on tries them again.
+        left = len(evaluation.plan) - evaluation.results.ended.finished
+        return f"with {count(left, 'episode')} to go. To go on: {resume}"
+    if evaluation.run.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
+        return f"before its next episode. To go on: {resume}"
+    return "before the first episode; nothing was stored"
 
 
 def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]) -> int:
@@ -117,17 +134,8 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
             errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
         return evaluation.error.exit_status
     if evaluation.stopped_by is not None:
-        status = EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
-        if not evaluation.info:
-            errors.print("stopped before the first episode; nothing was stored")
-            return status
-        # Errors are among them: going on tries them again.
-        left = len(evaluation.plan) - evaluation.results.ended.finished
-        errors.print(
-            Text(f"stopped with {left} {'episode' if left == 1 else 'episodes'} to go. To go on: {resume}"),
-            soft_wrap=True,
-        )
-        return status
+        errors.print(Text(f"stopped {_how_far(evaluation, resume)}"), soft_wrap=True)
+        return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
     if evaluation.info["run"]["stopped"] is not None:
         off = "--eval.stop_when=none --eval.until_better_than=none"
         errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)

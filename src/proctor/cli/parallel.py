@@ -66,12 +66,13 @@ def parallel_command(arguments: Sequence[str]) -> int:
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = run_parallel(settings, wish, Audience([display, trackers]))
-        with after_run(evaluation):
+        resume = _again(evaluation.directory, wish)
+        with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     directory = evaluation.directory
     logs = [evaluation.run.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
-    with after_run(evaluation):
-        return conclude(evaluation, console, display, _again(directory, wish), logs)
+    with after_run(evaluation, resume):
+        return conclude(evaluation, console, display, resume, logs)
 
 
 def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from math import ceil
-from pathlib import Path
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.make import make_benchmark
@@ -31,6 +29,7 @@ from proctor.engine.job import Ending, Ledger
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.machine.programs import Interrupted
+from proctor.machine.scratch import scratch_folder
 from proctor.plan import Plan
 from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
@@ -79,7 +78,7 @@ class Nodes:
     ) -> Settled:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         assert self._settings.cluster.address is not None
-        code = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-")))
+        code = stack.enter_context(scratch_folder("proctor-"))
         sources = pack_sources(self._settings, code)
         stack.enter_context(connected(self._settings.cluster.address, code))
         s = self._settings

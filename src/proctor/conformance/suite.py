@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 from proctor.benchmarks.gl import NO_GL, find_renderer
 from proctor.blame import UserCodeError
@@ -23,6 +21,7 @@ from proctor.conformance.score import Extent, compose
 from proctor.conformance.subject import Subject, meet
 from proctor.errors import NoPicturesError
 from proctor.machine.cores import usable_cores
+from proctor.machine.scratch import scratch_folder
 
 _MOST_PLAYERS = 4
 """A player that draws takes as much memory as a worker."""
@@ -59,7 +58,7 @@ def run_suite(
         film=not no_frames,
         clips=subject.facts.spec.clips_actions,
     )
-    with tempfile.TemporaryDirectory(prefix="proctor-check-") as logs:
+    with scratch_folder("proctor-check-") as logs:
         boot = PlayerBoot(
             benchmark=subject.path,
             env=to_plain(subject.settings),
@@ -68,7 +67,7 @@ def run_suite(
             policy=subject.policy,
             policy_settings=to_plain(subject.policy_settings) if subject.policy_settings is not None else None,
         )
-        recipe = PlayerRecipe(boot, Path(logs), environment, subject.settings.python)
+        recipe = PlayerRecipe(boot, logs, environment, subject.settings.python)
         seen = perform(programmes, recipe, min(usable_cores(), _MOST_PLAYERS), tell)
     if seen.unable or not seen.introductions:
         remedy = "the benchmark cannot be made in a worker; its settings arrive there as plain values"

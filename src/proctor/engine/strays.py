@@ -2,22 +2,26 @@
 
 A kill reaches a child's process group. What has left that, as a daemon does, is found by a mark in its
 environment, by a small process beside this one (`warden.py`), which is there also when this one is killed. It
-lives as long as this process has children.
+lives as long as this process has children. If somebody kills or stops it, another takes over, or this process
+does its work.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from proctor.engine.warden import VARIABLE
+from proctor.engine.warden import SECONDS, VARIABLE, end_marked
 
 _WARDEN = Path(__file__).with_name("warden.py")
+
+_PATIENCE = SECONDS + 2.0
+"""Seconds for its last work: it gives up earlier itself, unless somebody has stopped it."""
 
 
 class Strays:
@@ -34,17 +38,9 @@ class Strays:
     def admit(self) -> str:
         """Return the mark of a child that is about to start."""
         with self._lock:
-            if self._warden is None:
+            if not self._alive:
                 self._mark = secrets.token_hex(8)
-                self._warden = subprocess.Popen(
-                    [sys.executable, "-I", "-S", _WARDEN, self._mark],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    bufsize=0,
-                    cwd="/",
-                    start_new_session=True,
-                )
+            self._keep_warden()
             self._number += 1
             mark = f"{self._mark}.{self._number}"
             self._alive.add(mark)
@@ -53,18 +49,42 @@ class Strays:
     def dismiss(self, mark: str) -> None:
         """Have all ended that a child left behind, which has ended itself; with the last child, wait for that."""
         with self._lock:
-            if self._warden is None or mark not in self._alive:
+            if mark not in self._alive:
                 return
             self._alive.discard(mark)
-            assert self._warden.stdin is not None
             if self._alive:
-                with contextlib.suppress(OSError):  # somebody has killed it
-                    os.write(self._warden.stdin.fileno(), f"{mark.partition('.')[2]}\n".encode())
+                self._tell(mark)
                 return
             warden, self._warden = self._warden, None
-        with contextlib.suppress(OSError):
-            warden.stdin.close()  # type: ignore[union-attr] # it is a pipe
-        warden.wait()
+        if warden is None or not _conclude(warden):
+            end_marked({mark.partition(".")[0].encode()})
+
+    def _keep_warden(self) -> subprocess.Popen[bytes]:
+        """Return the warden, or another if somebody has killed it: that one knows every child by the same mark."""
+        if self._warden is None or self._warden.poll() is not None:
+            if self._warden is not None and self._warden.stdin is not None:
+                self._warden.stdin.close()
+            self._warden = None
+            self._warden = subprocess.Popen(
+                [sys.executable, "-I", "-S", _WARDEN, self._mark],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,
+            )
+            assert self._warden.stdin is not None
+            os.set_blocking(self._warden.stdin.fileno(), False)  # it may be stopped: nobody waits for it here
+        return self._warden
+
+    def _tell(self, mark: str) -> None:
+        try:
+            warden = self._keep_warden()
+            assert warden.stdin is not None
+            os.write(warden.stdin.fileno(), f"{mark.partition('.')[2]}\n".encode())
+        except OSError:  # killed just now, unable to start, or stopped for so long that its pipe is full
+            end_marked({mark.encode()})
 
     def _forget(self) -> None:
         """Leave children and warden to the process that started them; this is a copy of it."""
@@ -74,6 +94,19 @@ class Strays:
         if warden is not None and warden.stdin is not None:
             warden.stdin.close()
             warden.returncode = 0  # nothing to wait for
+
+
+def _conclude(warden: subprocess.Popen[bytes]) -> bool:
+    """Let a warden do its last work, and return whether it did."""
+    assert warden.stdin is not None
+    warden.stdin.close()
+    warden.send_signal(signal.SIGCONT)  # somebody may have stopped it
+    try:
+        return warden.wait(_PATIENCE) == 0
+    except subprocess.TimeoutExpired:
+        warden.kill()
+        warden.wait()
+        return False
 
 
 STRAYS = Strays()

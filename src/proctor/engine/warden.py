@@ -15,7 +15,7 @@ import time
 VARIABLE = "PROCTOR_CHILD"
 """Its value holds a mark of each run around: a policy may run an evaluation itself."""
 
-_SECONDS = 5.0
+SECONDS = 5.0
 """How long it tries: a process that the kernel does not let go of cannot be ended."""
 
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 def end_marked(marks: set[bytes]) -> None:
     """Kill every process that has one of these marks, or one below, until there is none."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + SECONDS
     # Once more after each kill: what is killed may have started another a moment before.
     while _kill_marked(marks) and time.monotonic() < deadline:
         time.sleep(0.01)

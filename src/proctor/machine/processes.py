@@ -66,6 +66,14 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether somebody has stopped a process (SIGSTOP), and it is not a debugger that holds it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
 def peak_memory(pid: int) -> int:
     """Return the most bytes that a process has held; 0 if it is gone."""
     try:

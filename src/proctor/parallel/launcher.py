@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proctor.config.settings import RunSettings
+from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.coordinator import TICK
 from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
@@ -34,6 +34,7 @@ class Order:
     shards: Sequence[ShardRecipe]
     """Those that have something left to do."""
     eval: RunSettings
+    limits: LimitSettings
     told: Sequence[str]
     """Notes that the user has read already, and need not read again from every shard."""
 
@@ -168,6 +169,8 @@ class Launcher:
             shard.interrupt()
 
     def _watch_the_clock(self) -> None:
+        for shard in self._running.values():
+            shard.kill_if_still(self._order.limits.respond)
         if self._stop_deadline is not None and time.monotonic() > self._stop_deadline:
             for shard in self._running.values():
                 shard.kill()

@@ -133,7 +133,7 @@ class _Parallel:
                 directory=self._target.path,
             )
         )
-        order = Order(before, left, self._settings.eval, settled.notes)
+        order = Order(before, left, self._settings.eval, self._settings.limits, settled.notes)
         try:
             return Launcher(order, self._watcher, interrupts).run()
         finally:

@@ -18,6 +18,7 @@ from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.engine.waiting import wait_readable
+from proctor.engine.watchdog import Stillness
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -28,7 +29,7 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
-from proctor.machine.processes import exit_code, kill_group
+from proctor.machine.processes import exit_code, is_stopped, kill_group
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
@@ -68,6 +69,10 @@ class ShardProcess:
         self.running: list[Running] = []
         self.result: Event | None = None
         self.hung_up = False
+        self._verdict: str | None = None
+        self._in_loop = False
+        self._heard = 0
+        self._stillness = Stillness()
         self._rest = b""
         recipe.log.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = recipe.log.stat().st_size if recipe.log.exists() else 0
@@ -102,12 +107,16 @@ class ShardProcess:
                 kind = event["event"]
             except (ValueError, TypeError, KeyError):
                 continue  # something in its process has printed
+            self._heard += 1
             if kind == "progress":
+                self._in_loop = True
                 self.steps, self.busy, self.workers = event["steps"], event["busy"], event["workers"]
                 self.running = [
                     Running(EpisodeKey(one["task_group"], one["task_id"], one["episode_index"]), one["steps"])
                     for one in event["running"]
                 ]
+            elif kind == "end":
+                self._in_loop = False  # what it writes now may be large
             elif kind == "result":
                 self.result = event
             events.append(event)
@@ -125,6 +134,19 @@ class ShardProcess:
         """Ask it to stop as Ctrl-C would: episodes in flight may finish."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
+
+    def kill_if_still(self, limit: float) -> None:
+        """End it if it was stopped, or said nothing in its loop, for longer than so many seconds.
+
+        In its loop it speaks several times a second. Before and after that it may be silent for as long as a
+        policy loads or a dataset is written, and only the kernel knows whether it is well.
+        """
+        stopped = is_stopped(self.process.pid)
+        seconds = self._stillness.seconds((self._heard, stopped))
+        if self._verdict is None and seconds > limit and (stopped or self._in_loop):
+            what = "was stopped" if stopped else "said nothing"
+            self._verdict = f"{what} for longer than {limit:g} s (--limits.respond)"
+            self.kill()
 
     def kill(self) -> None:
         """End it now; its workers and its policy end with it."""
@@ -146,6 +168,8 @@ class ShardProcess:
 
     def describe_end(self, code: int | None) -> str:
         """Say in words how it ended, as in "the shard ..."."""
+        if self._verdict is not None:
+            return self._verdict
         words = self.last_words()
         if self.complained:
             return f"ended: {words}"
