@@ -81,6 +81,13 @@ def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -
     (info / "entry_points.txt").write_text(entry_points)
 
 
+def warden_of(pid: int) -> psutil.Process:
+    """Return the process that sees to what a run's children leave behind."""
+    alive = [child for child in psutil.Process(pid).children() if not is_over(child)]
+    (warden,) = [child for child in alive if "warden.py" in " ".join(child.cmdline())]
+    return warden
+
+
 def is_over(process: psutil.Process | int) -> bool:
     """Whether a process has ended; it may be gone at any moment."""
     try:

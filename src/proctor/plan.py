@@ -143,6 +143,8 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> Plan:
     """Return the whole plan. Resumed runs and shards are parts of it; any prefix is balanced over the tasks."""
     seen: set[tuple[str, int]] = set()
     for task in tasks:
+        if not task.group and len(tasks) > 1:
+            raise UsageError("--env.task: a task's name is empty. Look for a comma too many.")
         if (task.group, task.task_id) in seen:
             raise UsageError(
                 f"--env.task names '{task.group}' twice. Name it once; use --eval.n_episodes for more."

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from harness import descendants, is_over, wait_until
+from harness import descendants, is_over, wait_until, warden_of
 from proctor.engine import strays
 from proctor.engine.strays import STRAYS, marked
 from proctor.engine.warden import VARIABLE
@@ -67,19 +66,13 @@ def test_the_warden_goes_with_the_last_child_and_comes_back_with_the_next() -> N
         STRAYS.dismiss(mark)  # a second time
 
 
-def warden_of_this_process() -> psutil.Process:
-    alive = [child for child in descendants(os.getpid()) if not is_over(child)]
-    (warden,) = [child for child in alive if "warden.py" in " ".join(child.cmdline())]
-    return warden
-
-
 def test_a_killed_warden_is_replaced_and_the_next_one_knows_every_child(start: object) -> None:
     assert callable(start)
     marks = [STRAYS.admit() for _ in range(4)]
     left = [start(marked(mark)) for mark in marks]
 
     def kill_warden() -> None:
-        warden = warden_of_this_process()
+        warden = warden_of(os.getpid())
         warden.kill()
         wait_until(lambda: is_over(warden))
 
@@ -103,7 +96,7 @@ def test_a_stopped_warden_delays_nobody_and_its_work_is_done(start: object) -> N
     assert callable(start)
     first, second = STRAYS.admit(), STRAYS.admit()
     left = [start(marked(first)), start(marked(second))]
-    warden_of_this_process().suspend()
+    warden_of(os.getpid()).suspend()
     STRAYS.dismiss(first)
     STRAYS.dismiss(second)
     wait_until(lambda: all(map(is_over, left)))
@@ -117,7 +110,7 @@ def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
     monkeypatch.setattr(strays, "_WARDEN", tmp_path / "warden.py")
     monkeypatch.setattr(strays, "_PATIENCE", 0.1)
     mark = STRAYS.admit()
-    warden, stray = warden_of_this_process(), start(marked(mark))
+    warden, stray = warden_of(os.getpid()), start(marked(mark))
     STRAYS.dismiss(mark)
     assert is_over(warden)
     wait_until(lambda: is_over(stray))

@@ -137,6 +137,10 @@ VALUES = {
     "--eval.stop_grace=nan": "must be at least 0",
     "--a" + ".a" * 5000 + "=1": "no setting has so many dots",
     "--env.task=a\0b": "",
+    "--env.task=,": "a task's name is empty",
+    "--env.task=a,,b": "a task's name is empty",
+    "--output_dir=": "--output_dir= is empty: name a path, or leave it out.",
+    "--resume=": "--resume= is empty: name a path, or leave it out.",
 }
 
 
@@ -238,3 +242,10 @@ def test_a_policy_that_leaves_when_it_is_made(capsys: pytest.CaptureFixture[str]
     message = told(capsys, "serve", "--policy.path=mine.py:P", f"--env.type={TINY}")
     assert "the policy could not be loaded: it called sys.exit('no weights')" in message
     assert "mine.py, line 3, in __init__" in message
+
+
+@pytest.mark.parametrize("placement", ["central", "worker"])
+def test_an_exception_is_no_policy(capsys: pytest.CaptureFixture[str], place: Path, placement: str) -> None:
+    (place / "odd.py").write_text("class Odd(Exception):\n    pass\n")
+    flags = ["--policy.path=odd.py:Odd", f"--policy.placement={placement}", "--output_dir=run"]
+    assert "odd.py:Odd is no policy" in told(capsys, "eval", *EVAL, *flags)

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import is_over, start_cli, wait_until
+from harness import is_over, start_cli, wait_until, warden_of
 from outside import Scene, edit, ended, finish
 
 SLOW_MUJOCO = """
@@ -132,3 +132,21 @@ def test_a_daemon_ends_also_if_the_run_is_killed(daemonic: Scene) -> None:
     process.kill()
     finish(process)
     assert_gone(daemon)
+
+
+@pytest.mark.parametrize("harm", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_run_ends_and_leaves_nothing_though_its_warden_is_harmed(daemonic: Scene, harm: signal.Signals) -> None:
+    process = daemonic.start("--eval.n_episodes=1000")
+    wait_until(lambda: ended(daemonic.run) >= 1)
+    daemon = number_in(daemonic.folder / "daemon")
+    warden = warden_of(process.pid)
+    warden.send_signal(harm)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+    try:
+        status, told = finish(process)
+    finally:
+        process.kill()
+    assert status == 130, told
+    assert_gone(daemon)
+    wait_until(lambda: is_over(warden))

@@ -243,6 +243,7 @@ def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     ready = {}
     for name, value in values.items():
         _refuse_truth(f"{prefix}{name}", value, hints[name])
+        _refuse_empty(f"{prefix}{name}", value, hints[name])
         ready[name] = absolute_setting(_typed(value, hints[name]), annotations[name])
     # A class of somebody else's may check itself, and fail in doing so.
     with users_code(f"the settings --{prefix}* of {kind.__module__}:{kind.__qualname__} cannot be checked"):
@@ -263,6 +264,7 @@ def _validate_top(tree: Nested) -> dict[str, Any]:
         if name in SECTIONS:
             continue
         _refuse_truth(name, value, plain[name])
+        _refuse_empty(name, value, plain[name])
         try:
             ready = absolute_setting(_typed(value, plain[name]), hints[name])
             values[name] = TypeAdapter(hints[name]).validate_python(ready)
@@ -278,6 +280,12 @@ def _refuse_truth(name: str, value: Any, annotation: Any) -> None:
         raise UsageError(
             f"--{name}={str(value).lower()}: must be a number; YAML reads yes and no as true and false."
         )
+
+
+def _refuse_empty(name: str, value: Any, annotation: Any) -> None:
+    """Refuse an empty text where a path is wanted: it would be the current directory."""
+    if isinstance(value, str) and not value.strip() and _without_none(annotation) is Path:
+        raise UsageError(f"--{name}= is empty: name a path, or leave it out.")
 
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:

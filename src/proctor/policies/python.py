@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -101,7 +101,7 @@ class PythonPolicy(Policy):
         found = load_object(settings.path)
         if inspect.isclass(found):
             arguments = dict(settings.kwargs)
-            if "benchmark" in inspect.signature(found).parameters:
+            if "benchmark" in _parameters(found):
                 arguments.setdefault("benchmark", benchmark)
             found = found(**arguments)
         elif settings.kwargs:
@@ -145,12 +145,15 @@ def _act_of(plain: Any) -> Callable[..., Any]:
     return act
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C, as every exception's constructor is
+        return {}
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    places = [p for p in _parameters(function).values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(places) > 1 and (places[1].default is places[1].empty or places[1].name in ("generator", "rng"))
 
 
