@@ -246,6 +246,7 @@ def evaluate_pixels(directory: Path, **changes: Any) -> Digests:
     return digests(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_pixels_are_the_same_however_they_are_run(renderer: Renderer, tmp_path: Path) -> None:
     one = evaluate_pixels(tmp_path / "one", batch_size=1)
@@ -258,6 +259,7 @@ def test_pixels_are_the_same_however_they_are_run(renderer: Renderer, tmp_path: 
     assert len(list((tmp_path / "video" / "videos").glob("*/*.mp4"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_physics_do_not_depend_on_the_size_of_the_images(renderer: Renderer, tmp_path: Path) -> None:
     """With a policy that is shown pictures and minds none."""
@@ -273,6 +275,7 @@ def test_physics_do_not_depend_on_the_size_of_the_images(renderer: Renderer, tmp
     assert found[64][1] != found[96][1]
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_pixels_are_the_same_when_every_step_is_recorded(renderer: Renderer, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")

@@ -40,6 +40,7 @@ def test_another_renderer_and_several_gpus_are_in_the_command() -> None:
     assert line == "MUJOCO_GL=osmesa proctor parallel --num-shards=4 --seed=1 --eval.batch_size=8"
 
 
+@pytest.mark.slow
 def test_the_advice_is_a_command_that_gives_the_same_results(tmp_path: Path, reference: Digests) -> None:
     tree: dict[str, Any] = tiny_tree(tmp_path / "run")
     done = run_cli("autotune", *flags(tree), "--json", cwd=tmp_path)

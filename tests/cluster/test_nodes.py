@@ -159,6 +159,7 @@ def test_ray_on_this_machine_gets_the_files_that_a_policy_needs(tmp_path: Path, 
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
 def test_a_run_begun_here_goes_on_on_a_cluster_where_a_node_with_other_versions_is_refused_and_named(
     raylets: Raylets, tmp_path: Path, reference: Digests
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_run_begun_here_goes_on_on_a_cluster_where_a_node_with_other_versions_
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
 def test_a_node_that_was_stopped_is_lost_and_its_episodes_run_elsewhere(
     raylets: Raylets, tmp_path: Path, reference: Digests
 ) -> None:

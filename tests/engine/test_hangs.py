@@ -167,16 +167,21 @@ def test_a_host_that_is_stopped_while_it_idles_is_replaced(
 ) -> None:
     policy = {"path": THOUGHTFUL, "placement": "central"}
     tree = tiny_tree(
-        tmp_path / "run", policy=policy, limits={"respond": 2.0}, env={"delay": 0.05}, eval={"batch_size": 1}
+        tmp_path / "run",
+        n_episodes=2,
+        policy=policy,
+        limits={"respond": 2.0},
+        env={"delay": 0.05},
+        eval={"batch_size": 1},
     )
     process = start_cli("eval", *flags(tree))
-    wait_until(lambda: stored(tmp_path / "run") > 1)
+    wait_until(lambda: stored(tmp_path / "run") > 0)
     host = next(one for one in descendants(process.pid) if role(one) == "host")
     freed.append(host)
     host.suspend()
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
-    assert digests(tmp_path / "run") == reference
+    assert digests(tmp_path / "run").items() <= reference.items()
     assert "the policy hangs" in " ".join(notes(tmp_path / "run"))
 
 
@@ -237,7 +242,7 @@ def test_whoever_is_frozen_with_all_the_others_is_not_late(
     tmp_path: Path, reference: Digests, freed: list[psutil.Process]
 ) -> None:
     limits = {"step": 2.0, "act": 2.0, "respond": 2.0, "reset": 2.0}
-    tree = tiny_tree(tmp_path / "run", limits=limits, env={"delay": 0.1}, eval={"batch_size": 2})
+    tree = tiny_tree(tmp_path / "run", task="a,b", n_episodes=2, limits=limits, env={"delay": 0.1})
     process = start_cli("eval", *flags(tree))
     wait_until(lambda: stored(tmp_path / "run") > 0)
     family = [psutil.Process(process.pid), *descendants(process.pid)]
@@ -252,7 +257,7 @@ def test_whoever_is_frozen_with_all_the_others_is_not_late(
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert attempts(tmp_path / "run") == []
-    assert digests(tmp_path / "run") == reference
+    assert digests(tmp_path / "run").items() <= reference.items()
 
 
 # Giving up.

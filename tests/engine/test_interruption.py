@@ -35,6 +35,7 @@ def children_of(process: subprocess.Popen[str], kind: str) -> list[psutil.Proces
     return [child for child in descendants(process.pid) if role(child) == kind]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_signal_keeps_what_finished_and_the_same_command_goes_on(
     tmp_path: Path, reference: Digests, number: signal.Signals, status: int

@@ -64,6 +64,7 @@ def test_a_shard_tells_its_part_under_its_own_name(tmp_path: Path, reference: Di
     assert digests(place).items() <= reference.items()
 
 
+@pytest.mark.slow
 def test_an_interrupted_shard_resumes_with_other_workers_and_merges_to_the_same(
     tmp_path: Path, reference: Digests
 ) -> None:
@@ -86,6 +87,7 @@ def test_an_interrupted_shard_resumes_with_other_workers_and_merges_to_the_same(
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_metaworld_in_three_shards_one_interrupted_is_the_serial_run(tmp_path: Path) -> None:
     tree = {

@@ -28,6 +28,7 @@ DEEDS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_goes_wrong_once_costs_no_episode(tmp_path: Path, reference: Digests, deed: str) -> None:
     step = "0" if deed.startswith(("reset", "observe")) else "1"
@@ -41,6 +42,7 @@ def test_what_goes_wrong_once_costs_no_episode(tmp_path: Path, reference: Digest
     assert DEEDS[deed] in reason
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("deed", ["build.raise", "build.kill", "build.hang"])
 def test_a_simulator_that_cannot_be_built_at_first_costs_no_episode(
     tmp_path: Path, reference: Digests, deed: str

@@ -87,6 +87,7 @@ def test_a_rule_that_is_never_satisfied_lets_the_plan_end(tmp_path: Path) -> Non
     assert len(evaluation.records) == 6
 
 
+@pytest.mark.slow
 def test_better_than_a_stored_run_on_the_same_seeds(tmp_path: Path) -> None:
     def race(place: str, push: float, **eval_: Any) -> Evaluation:
         policy = {"path": f"{TESTS / 'tiny_policies.py'}:Constant", "kwargs": {"push": push}}

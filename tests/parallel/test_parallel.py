@@ -113,6 +113,7 @@ def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, 
     assert "shard_1_of_3 was killed by SIGKILL (out of memory, or by hand): starting it again" in out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("early", [False, True], ids=["mid_run", "before_its_first_line"])
 def test_a_stopped_shard_is_noticed_and_goes_on(tmp_path: Path, reference: Digests, early: bool) -> None:
     limits = {"respond": 1.0}
@@ -177,6 +178,7 @@ def test_a_shard_that_has_lost_its_policy_is_started_again_but_not_for_ever(tmp_
     assert "times without an episode ending in between" in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_signal_keeps_what_finished_and_the_same_command_goes_on(
     tmp_path: Path, reference: Digests, number: signal.Signals, status: int

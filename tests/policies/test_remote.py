@@ -114,6 +114,7 @@ def connections(pid: int) -> int:
     return sum(connection.status == psutil.CONN_ESTABLISHED for connection in found)
 
 
+@pytest.mark.slow
 def test_64_episodes_share_one_server_and_leave_no_connection(tmp_path: Path) -> None:
     local = run_tiny(tmp_path / "local", task="a,b", n_episodes=32, env={"max_steps": 15})
     with served(kwargs={"batch": 8}) as server:

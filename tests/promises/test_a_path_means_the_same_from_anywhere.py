@@ -48,6 +48,7 @@ def goes_on(run: Path, way: str) -> None:
     assert "tracker" not in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["resume", pytest.param("config_path", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "flags",

@@ -151,6 +151,7 @@ def test_an_edited_gymnasium_environment_is_refused(tmp_path: Path) -> None:
     refused(scene, "env.modules.slope_env", *gym, **path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("nest", [lambda p: p, lambda p: f"[{p}]", lambda p: f"{{deep: [{{er: {p}}}]}}"])
 def test_files_named_anywhere_in_a_policys_arguments_count_by_content(
     tmp_path: Path, nest: Callable[[str], str]
@@ -169,6 +170,7 @@ def test_files_named_anywhere_in_a_policys_arguments_count_by_content(
     continued(scene, plain, f"--policy.kwargs.weights={nest(str(moved))}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -196,6 +198,7 @@ def test_a_directory_among_a_policys_arguments_counts_whatever_it_is_called(
     refused(scene, "policy.kwargs.weights", *flags)
 
 
+@pytest.mark.slow
 def test_assertions_run_or_not_whatever_the_environment_says(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "scene")
     edit(scene.policy, "GAIN = 1.0", "GAIN = 1.0 if __debug__ else 3.0")
@@ -218,6 +221,7 @@ def test_tasks_count_and_not_how_they_are_spelled(scene: Scene) -> None:
     continued(fresh, "--env.task=a, b")
 
 
+@pytest.mark.slow
 def test_what_an_episode_yields_does_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
     found = []
     for seed in ("1", "2", "random"):

@@ -24,6 +24,7 @@ def replace(run: Path) -> None:
     shutil.rmtree(run.with_name("old"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -96,6 +97,7 @@ def test_whoever_looks_at_an_incomplete_run_is_told_why(tmp_path: Path, end: Cal
     assert words in result(merged)["run"]["ending"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_completed_later_is_not_called_unfinished(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "scene")
     process = scene.start()

@@ -67,6 +67,7 @@ def test_a_run_stops_where_it_would_have_stopped_without_the_errors_that_were_re
     assert outcomes(directory) == outcomes(clean)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("workers", [1, 4])
 def test_it_makes_no_difference_whether_errors_were_retried_before_the_stop_or_after(
     tmp_path: Path, clean: Path, workers: int

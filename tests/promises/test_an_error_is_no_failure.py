@@ -11,6 +11,7 @@ from outside import Scene, digests, result
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "deed", ["raise", "kill", pytest.param("segfault", marks=SLOW), pytest.param("exit", marks=SLOW), "nan"]
 )

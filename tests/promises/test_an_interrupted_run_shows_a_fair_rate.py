@@ -107,6 +107,7 @@ def test_a_killed_run_reads_as_it_stood_at_its_last_commit(tmp_path: Path) -> No
     assert shown.replace(" ", "&nbsp;") in (tmp_path / "run/report.html").read_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
 def test_over_a_thousand_simulated_runs_the_bias_is_below_a_point_and_all_that_ended_is_used(rate: float) -> None:
     # Meta-World's 50 tasks, 10 episodes each, 16 workers, interrupted after 153: the plain rate of what has ended

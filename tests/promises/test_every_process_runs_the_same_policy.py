@@ -22,6 +22,7 @@ def undisturbed(tmp_path: Path, policy: str = "Steady") -> dict[tuple[str, int],
     return digests(scene.run)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("policy", "placement", "victim", "edited", "what"),
     [
@@ -62,6 +63,7 @@ def workers(pid: int) -> list[psutil.Process]:
     return [child for child in descendants(pid) if role(child) == "worker"]
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_started_again_does_not_change_the_run(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path)
     scene = Scene(tmp_path / "scene")
@@ -100,6 +102,7 @@ class Late:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("placement", ["central", "worker"])
 @pytest.mark.parametrize("name", ["late_gain.py", "weights.txt"])
 def test_what_a_policy_reads_only_at_its_first_question_is_proved_then(
@@ -123,6 +126,7 @@ def test_what_a_policy_reads_only_at_its_first_question_is_proved_then(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_simulator_that_is_imported_late_is_proved_then(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "scene")
     (scene.folder / "late_goal.py").write_text("GOAL = 0.35\n")

@@ -36,6 +36,7 @@ def disturbed(scene: Scene, before: int, how: signal.Signals) -> int | None:
     return status
 
 
+@pytest.mark.slow
 def test_the_command_is_killed_after_every_few_episodes(
     tmp_path: Path, expected: dict[tuple[str, int], str]
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_daemon_ends_also_if_the_run_is_killed(daemonic: Scene) -> None:
     assert_gone(daemon)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("harm", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_run_ends_and_leaves_nothing_though_its_warden_is_harmed(daemonic: Scene, harm: signal.Signals) -> None:
     process = daemonic.start("--eval.n_episodes=1000")

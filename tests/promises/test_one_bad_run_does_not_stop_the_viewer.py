@@ -30,6 +30,7 @@ def looks_and_ends(found: Viewer, name: str, *, readable: bool) -> None:
     assert (out, err) == ("", "")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", [*UNREADABLE, *HARMLESS_TO_READ])
 def test_a_bad_run_is_one_line_in_the_list_and_the_others_are_shown(tmp_path: Path, what: str) -> None:
     make_run(tmp_path / "good", {"a": [True]})
@@ -38,6 +39,7 @@ def test_a_bad_run_is_one_line_in_the_list_and_the_others_are_shown(tmp_path: Pa
         looks_and_ends(found, "bad", readable=what in HARMLESS_TO_READ)
 
 
+@pytest.mark.slow
 def test_many_bad_runs_at_once_are_no_worse(tmp_path: Path) -> None:
     make_run(tmp_path / "good", {"a": [True]})
     for number, make in enumerate([*UNREADABLE.values(), *HARMLESS_TO_READ.values()]):
@@ -60,6 +62,7 @@ def refused(*arguments: str) -> None:
     assert err.startswith("proctor: ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", [name for name in UNREADABLE if name not in ("deep JSON", "huge JSON")])
 def test_no_command_waits_for_or_chokes_on_a_bad_run(tmp_path: Path, what: str) -> None:
     good = make_run(tmp_path / "good", {"a": [True, False]})

@@ -95,6 +95,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return place, evaluate(place, {"path": WILD}, env, recording=True)
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_the_episode_when_it_is_played_again_without_proctor(
     wild: tuple[Path, dict[str, Any]],
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_flag_may_be_a_number_that_is_0_or_1(tmp_path: Path, flag: str) -> Non
     assert (status, told["overall"]["pc_success"]) == (0, 100.0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "strange",
     [

@@ -36,6 +36,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_to_run_changes_nothing(tmp_path: Path, expected: dict[tuple[str, int], str], way: str) -> None:
     scene = Scene(tmp_path / "scene")

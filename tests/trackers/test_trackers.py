@@ -165,6 +165,7 @@ def test_a_killed_run_ends_its_tracker(tmp_path: Path) -> None:
     wait_until(lambda: is_over(pid))
 
 
+@pytest.mark.slow
 def test_shards_are_one_run_to_a_tracker(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "run", report_to=tracker("Notebook"), n_episodes=2)
     done = run_cli("parallel", "--num-shards=2", *flags(tree))

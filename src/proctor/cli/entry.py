@@ -78,6 +78,10 @@ def main() -> None:
         os.write(2, b"proctor: interrupted\n")
         status = _INTERRUPTED
     sys.stdout.flush()
+    lost = getattr(sys.stdout, "lost", None)
+    if lost is not None:
+        sys.stderr.write(f"proctor: what was printed is lost: {lost.strerror}\n")
+        status = status or 1
     sys.stderr.flush()
     if ctrl_c.pressed:
         _leave(status)  # who is impatient is not kept by threads and packages that want to end in their own way

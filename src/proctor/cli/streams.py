@@ -7,6 +7,7 @@ its text does not: what cannot be written is dropped, what cannot be encoded is 
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -16,7 +17,13 @@ _HANDLER = "proctor.spelled"
 
 
 class PatientStream(io.TextIOWrapper):
-    """A text stream that goes on silently when nobody reads it any more, or its disk is full."""
+    """A text stream that goes on silently when nobody reads it any more, or its disk is full.
+
+    Attributes:
+        lost: why text was dropped that somebody wanted: the disk is full, say. Who hangs up wants no more.
+    """
+
+    lost: OSError | None = None
 
     def write(self, text: str) -> int:
         """Write, or drop."""
@@ -37,6 +44,8 @@ class PatientStream(io.TextIOWrapper):
         if isinstance(error, BlockingIOError):  # another program has made our terminal one that does not wait
             os.set_blocking(self.fileno(), True)
             return
+        if error.errno not in (errno.EPIPE, errno.EBADF):
+            self.lost = self.lost or error
         # Python tries once more at its end to write what is left, and would complain then.
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, self.fileno())
