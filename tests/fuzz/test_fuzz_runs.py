@@ -189,9 +189,9 @@ def _forge(run: Path, beside: Path, field: str, value: Any) -> None:
 
 def _put_foreign(run: Path, beside: Path, number: int) -> None:
     choices: list[Callable[[], Any]] = [
-        lambda: (run / "run.sqlite-wal").write_bytes(b"\x37\x7f\x06\x82" + bytes(4096)),
-        lambda: (run / "run.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600)),
-        lambda: (run / "lock").write_bytes(b"\xff" * 5000),
+        lambda: _write(run / "run.sqlite-wal", b"\x37\x7f\x06\x82" + bytes(4096)),
+        lambda: _write(run / "run.sqlite-journal", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600)),
+        lambda: _write(run / "lock", b"\xff" * 5000),
         lambda: _replace(run / "logs", beside),
         lambda: _replace(run / "videos", beside),
         lambda: _replace(run / "report.html", beside / "secret.html"),
@@ -200,9 +200,15 @@ def _put_foreign(run: Path, beside: Path, number: int) -> None:
         lambda: shutil.copytree(run, run / "shard_0_of_2"),
         lambda: (run / "shard_0_of_2").symlink_to(beside),
         lambda: [(run / f"file{index}").write_bytes(b"") for index in range(500)],
-        lambda: (run / "run.sqlite").write_bytes((run / "run.sqlite").read_bytes()[:100]),
+        lambda: _write(run / "run.sqlite", (run / "run.sqlite").read_bytes()[:100]),
     ]
     choices[number]()
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.is_symlink():
+        path.unlink()  # an earlier step's, which leads out
+    path.write_bytes(data)
 
 
 def _replace(path: Path, target: Path) -> None:
