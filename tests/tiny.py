@@ -142,6 +142,9 @@ class TinySimulator:
                 os._exit(7)
             case "twin":
                 os.fork()  # and both go on
+            case "offspring":
+                if os.fork() == 0:
+                    raise RuntimeError("a child that fails")
             case "surrogate":
                 raise RuntimeError("no file caf\udce9")
             case "sysexit":

@@ -73,17 +73,17 @@ class Mortal(Thoughtful):
 
 
 class Forking(Thoughtful):
-    """Thoughtful, and forks once; both go on. See `aside`."""
+    """Thoughtful, and forks once; both go on, or the child exits. See `aside`."""
 
-    def __init__(self, once: str) -> None:
+    def __init__(self, once: str, exits: bool = False) -> None:
         super().__init__()
-        self._once = _path(once)
+        self._once, self._exits = _path(once), exits
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
-        if _first_time(self._once):
-            os.fork()
+        if _first_time(self._once) and os.fork() == 0 and self._exits:
+            sys.exit(3)
         return super().act(windows, memories, generators)
 
 

@@ -235,6 +235,27 @@ def test_a_second_ctrl_c_ends_what_hangs_in_the_process_itself(tmp_path: Path) -
     assert "Traceback" not in errors
 
 
+def test_a_second_ctrl_c_ends_what_hangs_while_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\n"
+        "class Slow:\n"
+        "    def __init__(self):\n"
+        f"        pathlib.Path({str(tmp_path / 'begun')!r}).touch()\n"
+        "        time.sleep(3600)\n"
+        "    def act(self, observation): ...\n"
+    )
+    tree = tiny_tree(tmp_path / "run", policy={"path": f"{tmp_path}/slow.py:Slow"}, eval={"use_async_envs": False})
+    process = start_cli("eval", *flags(tree))
+    wait_until((tmp_path / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.1)  # two signals at the same moment are one
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "run").exists()
+
+
 # All at once.
 
 

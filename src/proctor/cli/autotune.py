@@ -64,7 +64,8 @@ def _advise(flags: Sequence[str], errors: Console) -> Advice:
         logs = stack.enter_context(scratch_folder("proctor-autotune-"))
         interrupts = stack.enter_context(Interrupts())
         try:
-            return make_advice(settings, logs, stack, interrupts, tell)
+            with interrupts.abruptly():
+                return make_advice(settings, logs, stack, interrupts, tell)
         except Interrupted:
             raise Interrupted(interrupts.first) from None
         except ProctorError as error:

@@ -186,6 +186,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
     faulthandler.enable()
     channel = Channel(_socket(int(sys.argv[1])))
+    # A copy of this process, as a policy's fork makes one, may end in any way, and must not speak in our name.
+    os.register_at_fork(after_in_child=channel.close)
     try:
         first, descriptors = channel.receive()
     except ChannelClosed:

@@ -133,7 +133,8 @@ class Evaluator:
             recover(self._directory.path)
             interrupts = stack.enter_context(Interrupts())
             try:
-                settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
+                with interrupts.abruptly():  # what is loaded here may be anybody's code
+                    settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
                 return Evaluation(self._directory, self._nothing, {}, interrupts.first)
             try:

@@ -114,9 +114,11 @@ class _Inline:
             EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
         )
         process = os.getpid()
-        record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
-        if os.getpid() != process:
-            os._exit(0)  # a copy that somebody's fork has made: one of us is enough
+        try:
+            record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
+        finally:
+            if os.getpid() != process:
+                os._exit(0)  # a copy that somebody's fork has made: one of us is enough
         self._prove()
         return replace(record, video_path=stored_path(video), worker="0")
 

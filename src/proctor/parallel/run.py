@@ -87,7 +87,8 @@ class _Parallel:
             identities = filter(None, (run.stored_identity() for run in self._earlier))
             try:
                 settling = Settling(self._settings, self._wish, next(identities, None), self._watcher.note)
-                settled = settling.settle(self._preparation, interrupts)
+                with interrupts.abruptly():
+                    settled = settling.settle(self._preparation, interrupts)
             except Interrupted:
                 return self._nothing(Ending(interrupts.first))
             before = self._already(settled)
