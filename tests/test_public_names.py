@@ -122,9 +122,9 @@ def test_what_a_run_shows_of_itself_needs_no_scipy() -> None:
     loaded = imported_by(
         "from proctor.stats.intervals import wilson; from proctor.stats.macro import clustered, stratified; "
         "from proctor.stats.sequential import BetterRule, PrecisionRule; "
-        "from proctor.stats.steps import step_curve; "
+        "from proctor.stats.steps import curve_of_successes; "
         "wilson(3, 5); stratified([(3, 5)]); clustered([(3, 5), (4, 5)]); PrecisionRule(0.1).add(True); "
-        "BetterRule().add(True, False); step_curve([]); import proctor.comparison.compare"
+        "BetterRule().add(True, False); curve_of_successes([], 0); import proctor.comparison.compare"
     )
     assert "numpy" in loaded
     assert "scipy" not in loaded

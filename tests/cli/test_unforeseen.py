@@ -32,6 +32,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> Non
     monkeypatch.setattr(main, "load_object", lambda path: command)
 
 
+class Mute(Exception):
+    """An error that cannot be told."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -45,6 +52,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> Non
         (OSError(24, "Too many open files"), "too many files are open at once. Raise the limit"),
         (SystemExit(7), "called sys.exit(7)"),
         (GeneratorExit(), "unforeseen GeneratorExit"),
+        (Mute(), "unforeseen Mute: (its message cannot be shown). Please report it."),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -9,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.stats.intervals import wilson
-from proctor.stats.steps import step_curve
+from proctor.stats.steps import StepCurve, curve_of_successes
 
 
 @dataclass(frozen=True)
 class Ended:
     success: bool | None
     steps: int
+
+
+def step_curve(ended: Sequence[Ended]) -> StepCurve:
+    finished = [one for one in ended if one.success is not None]
+    return curve_of_successes([one.steps for one in finished if one.success], len(finished))
 
 
 episodes = st.lists(st.builds(Ended, st.sampled_from([True, False, None]), st.integers(1, 60)), max_size=40)

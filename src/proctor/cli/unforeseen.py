@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import proctor
-from proctor.blame import frames_of
+from proctor.blame import frames_of, named
 from proctor.errors import EXIT_FAILED
 from proctor.files import clip
 
@@ -58,8 +58,7 @@ def _words(error: BaseException) -> str:
         return "there is no memory left."
     if isinstance(error, SystemExit):
         return f"{_place(error)} called sys.exit({clip(error.code, 60)}), which ends no command of Proctor's."
-    text = clip(" ".join(str(error).split()), 300)
-    return f"unforeseen {type(error).__name__}{f': {text}' if text else ''}. Please report it."
+    return f"unforeseen {named(error)}. Please report it."
 
 
 def _place(error: BaseException) -> str:

@@ -7,7 +7,6 @@ can happen to a run arrives here as a message, a death, a signal or the passing 
 from __future__ import annotations
 
 import selectors
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -374,7 +373,7 @@ class Coordinator:
         self._interrupts.drain()
         if self._interrupts.count and self._stop_deadline is None:
             grace = self._job.eval.stop_grace
-            self._stop_deadline = time.monotonic() + grace
+            self._stop_deadline = now() + grace
             busy = sum(bool(worker.assigned) for worker in self._workers.values())
             if not self._interrupts.satisfied:
                 self._tell(
@@ -383,7 +382,7 @@ class Coordinator:
 
     def _look(self) -> None:
         """Do what is done a few times a second: see who hangs, and show how far the run is."""
-        moment = time.monotonic()
+        moment = now()
         if moment - self._looked < TICK:
             return
         self._looked = moment
@@ -402,7 +401,7 @@ class Coordinator:
             return True
         in_flight = any(worker.assigned for worker in self._workers.values())
         if self._stop_deadline is not None:
-            late = time.monotonic() >= self._stop_deadline
+            late = now() >= self._stop_deadline
             return not in_flight or late or self._interrupts.count > 1
         return not in_flight and not len(self._queue) and (self._feed is None or self._feed.closed)
 
@@ -470,9 +469,9 @@ class Coordinator:
                 worker.child.ask_to_stop()
             else:
                 worker.child.kill()
-        deadline = time.monotonic() + POLITE_SECONDS
+        deadline = now() + POLITE_SECONDS
         for worker in workers:
-            worker.child.reap(max(0.01, deadline - time.monotonic()))
+            worker.child.reap(max(0.01, deadline - now()))
         self._workers.clear()
         for host in self._hosts:
             host.stop(POLITE_SECONDS if complete else 0.0)

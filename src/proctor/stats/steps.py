@@ -8,21 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
-from typing import Protocol
 
 from proctor.stats.intervals import CONFIDENCE, Rate, wilson
-
-
-class Ended(Protocol):
-    """An episode that ended; an `EpisodeRecord` is one. `success` is `None` if it ended in an error."""
-
-    @property
-    def success(self) -> bool | None:
-        """Whether it succeeded."""
-
-    @property
-    def steps(self) -> int:
-        """How many steps it took."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +46,6 @@ class StepCurve:
     def points(self) -> list[tuple[int, int]]:
         """Return (step, successes so far) for every step at which an episode succeeded, for drawing a stair."""
         return list(zip(self.steps, self.successes, strict=True))
-
-
-def step_curve(episodes: Iterable[Ended]) -> StepCurve:
-    """Return the curve of finished episodes; those that ended in an error are left out."""
-    finished = [episode for episode in episodes if episode.success is not None]
-    return curve_of_successes((episode.steps for episode in finished if episode.success), len(finished))
 
 
 def curve_of_successes(steps: Iterable[int], episodes: int) -> StepCurve:
