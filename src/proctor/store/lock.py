@@ -30,6 +30,10 @@ FOLDERS = ("videos", "dataset", "recording", "logs")
 """What a run directory's writer, and its children, write into."""
 
 
+LETTING_GO = 1.0
+"""Seconds that a fork of a holder that was killed may need until it has run at all, and closed the lock."""
+
+
 class RunLock:
     """An exclusive lock on a run directory that names its holder to whoever comes second.
 
@@ -45,7 +49,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         self._descriptor = self._open()
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
         except OSError as error:
             refusal = self._refusal(error)
             os.close(self._descriptor)
@@ -55,6 +59,17 @@ class RunLock:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
         return self
+
+    def _take(self) -> None:
+        """Lock the file, or raise `OSError`. Whoever holds it for one that has ended gets a moment to let go."""
+        end = time.monotonic() + LETTING_GO
+        while True:
+            try:
+                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end or not _has_ended(_note(self._descriptor)):
+                    raise
+                time.sleep(0.01)
 
     def _open(self) -> int:
         """Open the lock's file, and look around: whoever holds the lock writes here, and nowhere else."""
@@ -120,7 +135,7 @@ def writer_of(directory: Path) -> str | None:
         return None
     try:
         note = _note(descriptor)
-        if note is None or (note.get("host") == socket.gethostname() and not _lives(note.get("pid"))):
+        if note is None or _has_ended(note):
             return None  # who lets go wipes its name; who is killed leaves it
         # A lock that is tried for is held for a moment, in which nobody else gets it. That is why the name is read
         # first: all that is left is a killed run whose process number is taken again, or that ran on another host.
@@ -151,7 +166,7 @@ def _words(note: dict[str, Any] | None) -> str:
 
 def _left_holding(descriptor: int, note: dict[str, Any] | None) -> str:
     """Return which process holds the lock's file open in place of one on this host that has ended, if any."""
-    if note is None or note.get("host") != socket.gethostname() or _lives(note.get("pid")):
+    if not _has_ended(note):
         return ""
     wanted = os.fstat(descriptor)
     for open_file in Path("/proc").glob("[0-9]*/fd/*"):
@@ -162,5 +177,9 @@ def _left_holding(descriptor: int, note: dict[str, Any] | None) -> str:
     return ""
 
 
-def _lives(pid: object) -> bool:
-    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
+def _has_ended(note: dict[str, Any] | None) -> bool:
+    """Return whether a lock's note names a process of this host that is gone."""
+    if note is None or note.get("host") != socket.gethostname():
+        return False
+    pid = note.get("pid")
+    return not (isinstance(pid, int) and Path(f"/proc/{pid}").exists())
