@@ -33,7 +33,7 @@ from proctor.errors import NoPicturesError
 from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
 from proctor.policies.expert import ExpertPolicy
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 
 HERE = Path(__file__).parent

@@ -39,7 +39,7 @@ from proctor.errors import PolicyHostError, ProctorError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import benchmark_identity
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 from tiny import Tiny
 from tiny_policies import Thoughtful, aside

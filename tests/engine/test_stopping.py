@@ -18,7 +18,7 @@ from proctor.engine.stopping import StopRules, rules_for
 from proctor.errors import UsageError
 from proctor.plan import make_plan
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, Task
 
 PRECISE = "ci<=0.12"

@@ -14,8 +14,8 @@ from made_runs import make_run
 from proctor.engine.evaluation import Evaluation
 from proctor.events import Progress, Watcher
 from proctor.store import reading
-from proctor.store.records import EpisodeRecord
 from proctor.store.result import read_result
+from proctor.store.schema import EpisodeRecord
 
 INLINE = {"use_async_envs": False}
 

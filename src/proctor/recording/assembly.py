@@ -13,7 +13,7 @@ from proctor.errors import StoreError, UsageError
 from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
 from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 INSTALL = "pip install 'proctor[recording]'"
 
