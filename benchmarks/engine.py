@@ -266,7 +266,7 @@ def part_workers() -> None:
     cases = [("state", "expert", False)]
     try:
         find_renderer()
-        cases.append(("pixels", str(HERE.parent / "tests" / "pixel_policy.py") + ":Pixels", True))
+        cases.append(("pixels", str(HERE.parent / "tests" / "support" / "pixel_policy.py") + ":Pixels", True))
     except NoPicturesError as error:
         print(f"  no pictures: {error}")
     for obs_type, policy, draws in cases:
