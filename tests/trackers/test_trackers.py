@@ -15,10 +15,11 @@ import proctor
 from harness import SUPPORT, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.trackers import tracker_names
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
+from proctor.results import Evaluation
 from proctor.trackers import choose
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 INLINE = {"use_async_envs": False}
 

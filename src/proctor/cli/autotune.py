@@ -17,8 +17,8 @@ from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, ProctorError
 from proctor.machine.programs import Interrupted
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
-from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice
+from proctor.tuning.report import advice_as_json, print_advice
 
 _USAGE = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
 

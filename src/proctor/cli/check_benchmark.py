@@ -18,8 +18,7 @@ from proctor.conformance.results import CheckResult, State
 from proctor.conformance.score import Extent
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
 from proctor.files import clip
-from proctor.report.console import PatientConsole
-from proctor.report.marks import Mark, MarkedLine, print_marked
+from proctor.report.console import Mark, MarkedLine, PatientConsole, print_marked
 
 _USAGE = """Play a benchmark in processes of its own and say whether it keeps its contract.
 

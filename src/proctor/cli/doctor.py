@@ -13,8 +13,7 @@ from rich.text import Text
 from proctor.doctor.examination import examine
 from proctor.doctor.findings import Finding, State, first_step
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
-from proctor.report.console import PatientConsole
-from proctor.report.marks import Mark, MarkedLine, print_marked
+from proctor.report.console import Mark, MarkedLine, PatientConsole, print_marked
 
 _USAGE = """Say whether Proctor can evaluate policies on Meta-World here, with pictures, and what to do if not.
 

@@ -15,7 +15,6 @@ from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
 from proctor.engine.child import be_steady
-from proctor.engine.evaluation import Evaluation
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -28,12 +27,11 @@ from proctor.errors import (
 )
 from proctor.events import Watcher
 from proctor.report.console import PatientConsole, count
-from proctor.report.ending import write_run_report
-from proctor.report.live import make_display
-from proctor.report.stream import Stream
-from proctor.report.summary import print_summary
+from proctor.report.display import JsonDisplay, make_display
+from proctor.report.summary import print_summary, write_run_report
+from proctor.results import Evaluation
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 _MOST_NAMED = 3
 """Folders of logs in one message."""
@@ -67,7 +65,7 @@ def eval_command(arguments: Sequence[str]) -> int:
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     with after_run(evaluation, resume):
-        return conclude(evaluation, console, display, resume, [evaluation.run.logs])
+        return conclude(evaluation, console, display, resume, [evaluation.run.directory.logs])
 
 
 @contextlib.contextmanager
@@ -91,7 +89,7 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
         # Errors are among them: going on tries them again.
         left = len(evaluation.plan) - evaluation.results.ended.finished
         return f"with {count(left, 'episode')} to go. To go on: {resume}"
-    if evaluation.run.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
+    if evaluation.run.directory.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
         return f"before its next episode. To go on: {resume}"
     return "before the first episode; nothing was stored"
 
@@ -107,7 +105,7 @@ def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume:
         logs: the folders in which its processes wrote.
     """
     report = write_run_report(evaluation)
-    if isinstance(display, Stream):
+    if isinstance(display, JsonDisplay):
         if report.problem is not None:
             display.note(report.problem)
         status = _complain(evaluation, resume, logs)

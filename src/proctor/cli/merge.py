@@ -12,8 +12,7 @@ from rich.text import Text
 from proctor.engine.merging import Merged, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole, count
-from proctor.report.ending import write_run_report
-from proctor.report.summary import print_summary
+from proctor.report.summary import print_summary, write_run_report
 
 _USAGE = """Put shards, or partial runs of one plan, together into one run.
 

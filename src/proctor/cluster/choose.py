@@ -6,10 +6,11 @@ import importlib.util
 from collections.abc import Sequence
 
 from proctor.config.settings import Settings
-from proctor.engine.evaluation import Evaluation, Evaluator, evaluate_settings, run_directory
+from proctor.engine.evaluation import Evaluator, evaluate_settings, run_directory
 from proctor.errors import UsageError
 from proctor.events import Watcher
 from proctor.policies.protocol import Policy
+from proctor.results import Evaluation
 
 
 def evaluate_anywhere(

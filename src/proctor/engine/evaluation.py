@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,53 +17,19 @@ from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
+from proctor.eval_info import write_eval_info
 from proctor.events import RunStart, Watcher
 from proctor.machine.programs import Interrupted
-from proctor.plan import Plan, make_plan, shard_of
+from proctor.plan import make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
-from proctor.results import Results
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
-from proctor.store.reading import StoredRecords, read_episodes
-from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 from proctor.store.schema import Ledger
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
-
-    run: RunDirectory
-    stored: StoredResult
-    info: dict[str, Any]
-    stopped_by: signal.Signals | None = None
-    error: ProctorError | None = None
-    recorded: int = 0
-    """How many episodes the run's dataset has; 0 where nothing is recorded."""
-
-    @property
-    def plan(self) -> Plan:
-        """The episodes that count: all, or those up to where a rule ended the run."""
-        return self.results.ended.plan
-
-    @property
-    def results(self) -> Results:
-        """What the episodes came to."""
-        return self.stored.results
-
-    @property
-    def records(self) -> StoredRecords:
-        """The episodes that have ended, in plan order."""
-        return self.stored.records
-
-    @property
-    def directory(self) -> Path:
-        """Where everything of it lies."""
-        return self.run.path
 
 
 class NoteKeeper(Watcher):
@@ -122,7 +86,7 @@ class Evaluator:
             if isinstance(error, DamagedError) or not self._directory.holds_a_run():
                 raise
             # What is stored can be gone on with: the user is told how.
-            return Evaluation(self._directory, self._nothing, {}, error=error)
+            return Evaluation(self._nothing, {}, error=error)
         finally:
             # A command that was refused or stopped before its run began leaves nothing behind.
             self._directory.remove_if_unused(created)
@@ -137,7 +101,7 @@ class Evaluator:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
             except Interrupted:
-                return Evaluation(self._directory, self._nothing, {}, interrupts.first)
+                return Evaluation(self._nothing, {}, interrupts.first)
             try:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
@@ -163,7 +127,7 @@ class Evaluator:
             try:
                 table.check()  # whatever else ended the run, this matters more
             except StoreError as gone:
-                return Evaluation(self._directory, self._nothing, {}, None, gone)
+                return Evaluation(self._nothing, {}, None, gone)
             return self._conclude(table, session, ending, interrupts)
 
     def _announce(self, before: Outcomes, settled: Settled, staff: Staff) -> None:
@@ -199,28 +163,28 @@ class Evaluator:
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error, recorded = ending.error, 0
-        stored, info = self._nothing, dict[str, Any]()
+        result, info = self._nothing, dict[str, Any]()
         try:
             table.end_session(session, ending.startup, ending.words)
-            episodes = read_episodes(table, self._plan)
-            stop = self._rules.decide(episodes.ended) if self._rules is not None else None
+            run = ScoredRun(self._directory.path, self._plan)
+            stop = self._rules.decide(run.all_ended) if self._rules is not None else None
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
-            stored, info = write_result(self._directory, table, self._plan, episodes)
+            info, result = write_eval_info(run), run
             self._directory.remove_leftovers()
             if self._settings.eval.recording:
                 impatient = interrupts.count > 1 and not interrupts.satisfied
-                recorded = 0 if impatient else assemble(self._directory.path, stored.records)
-            if error is None and ending.stopped_by is None and not stored.complete:
-                left = len(stored.results.ended.missing)
+                recorded = 0 if impatient else assemble(self._directory.path, run.records)
+            if error is None and ending.stopped_by is None and not run.complete:
+                left = len(run.ended.missing)
                 error = RunError(f"{left} episodes have not ended, and nothing says why.")
                 table.end_session(session, ending.startup, str(error))
         except ProctorError as problem:
             error = error or problem
-        return Evaluation(self._directory, stored, info, ending.stopped_by, error, recorded)
+        return Evaluation(result, info, ending.stopped_by, error, recorded)
 
     @property
-    def _nothing(self) -> StoredResult:
-        return nothing_stored(self._directory, self._plan)
+    def _nothing(self) -> ScoredRun:
+        return ScoredRun.empty(self._directory.path, self._plan)
 
     def _tell(self, message: str) -> None:
         for watcher in self._watchers:

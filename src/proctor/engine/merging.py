@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.config.files import CONFIG_FILE, read_run_settings
-from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
+from proctor.eval_info import write_eval_info
 from proctor.plan import make_plan
 from proctor.recording.assembly import INSTALL, assemble, can_record, recover
 from proctor.recording.sources import Source
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
-from proctor.store.result import write_result
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
@@ -67,12 +67,13 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         table = stack.enter_context(target.table())
         left_out = take_over(sources, target, table)
         target.write_config(tree)
-        stored, info = write_result(target, table, plan)
-        in_dataset = assemble(target.path, stored.records, runs) if recorded else 0
+        run = ScoredRun(target.path, plan)
+        info = write_eval_info(run)
+        in_dataset = assemble(target.path, run.records, runs) if recorded else 0
     missing: dict[str, list[int]] = defaultdict(list)
-    for episode in stored.results.ended.missing:
+    for episode in run.ended.missing:
         missing[episode.task.name].append(episode.index)
-    evaluation = Evaluation(target, stored, info, recorded=in_dataset)
+    evaluation = Evaluation(run, info, recorded=in_dataset)
     return Merged(evaluation, runs, sources.twice, dict(missing), left_out)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CODEC = "libx264"
+from proctor.store.videos import CODEC, create_video
+
 # A key frame at every second frame, as LeRobot has it: training reads frames in any order. Without B-frames the
 # order of packets is the order of frames. One thread, below: a worker owns one core, and bits do not vary.
 # Without a look ahead, too: of frames below 48 pixels x264 looks at memory that nobody has written.
@@ -39,9 +40,7 @@ class ClipWriter:
     """Encodes one camera's frames of one episode."""
 
     def __init__(self, path: Path, fps: int, shape: tuple[int, ...]) -> None:
-        import av
-
-        self._container: Any = av.open(str(path), "w", format="mp4")
+        self._container: Any = create_video(path)
         self._stream = self._container.add_stream(CODEC, rate=Fraction(fps))
         self._stream.height, self._stream.width = shape[:2]
         self._stream.pix_fmt = pixel_format(shape)
@@ -70,12 +69,10 @@ class Reel:
     """Puts clips one behind the other into one file."""
 
     def __init__(self, path: Path, fps: int, head: bytes) -> None:
-        import av
-
         self.frames = 0
         self.head = head
         self._fps = fps
-        self._container: Any = av.open(str(path), "w", format="mp4", options=_MUXER)
+        self._container: Any = create_video(path, _MUXER)
         self._stream: Any = None
 
     def add(self, clip: Clip) -> int:

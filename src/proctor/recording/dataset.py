@@ -21,6 +21,7 @@ from proctor.recording.files import CHUNK_FILES, DATA_MB, INDICES, VIDEO_MB, Dat
 from proctor.recording.schema import Column
 from proctor.recording.sources import ORIGINS, Kind, Recorded
 from proctor.recording.statistics import Stats, aggregate, stats_of
+from proctor.store.videos import CONTAINER
 
 CODEBASE_VERSION = "v3.0"
 
@@ -110,7 +111,7 @@ class DatasetWriter:
             "data_files_size_in_mb": DATA_MB,
             "video_files_size_in_mb": VIDEO_MB,
             "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-            "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+            "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}." + CONTAINER
             if self._videos
             else None,
             "robot_type": self._kind.benchmark,

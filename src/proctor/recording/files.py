@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from proctor.recording.clips import Clip, Reel, head_of
 from proctor.recording.schema import Column
 from proctor.recording.sources import Kind
+from proctor.store.videos import CONTAINER
 
 CHUNK_FILES = 1000
 DATA_MB, VIDEO_MB = 100, 200
@@ -104,7 +105,7 @@ class VideoFiles:
         ):
             self.close()
             self._places.next()
-            reel = self._reel = Reel(self._places.path(self._folder, "mp4"), self._fps, head)
+            reel = self._reel = Reel(self._places.path(self._folder, CONTAINER), self._fps, head)
             self._bytes = 0
         start = reel.frames
         self._bytes += reel.add(clip)

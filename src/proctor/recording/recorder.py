@@ -30,6 +30,7 @@ from proctor.recording.schema import (
 )
 from proctor.recording.statistics import ImageStats
 from proctor.store.schema import EpisodeRecord
+from proctor.store.videos import CONTAINER
 from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"
@@ -114,7 +115,7 @@ class EpisodeRecorder:
         try:
             if key not in self._clips:
                 self._make_folder()
-                path = self._partial / f"{dataset_name(key)}.mp4"
+                path = self._partial / f"{dataset_name(key)}.{CONTAINER}"
                 self._clips[key] = ClipWriter(path, self._fps, frame.shape)
             self._clips[key].add(frame)
         except OSError as error:

@@ -17,6 +17,7 @@ from proctor.recording.clips import Clip
 from proctor.recording.recorder import PIECE, STEPS
 from proctor.recording.schema import Column
 from proctor.recording.statistics import NAMES, Stats
+from proctor.store.videos import CONTAINER
 from proctor.types import EpisodeKey
 
 Digests = tuple[str | None, str | None]
@@ -158,7 +159,7 @@ class Source:
 
     def _clip(self, name: str, row: Mapping[str, Any], fps: int) -> Clip:
         about = f"videos/{name}"
-        path = self._dataset / about / _file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], "mp4")
+        path = self._dataset / about / _file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], CONTAINER)
         return Clip(self._own(path), round(row[f"{about}/from_timestamp"] * fps), row["length"])
 
     def _read_piece(self, piece: Path, described: Mapping[str, Any]) -> Recorded:
@@ -171,7 +172,7 @@ class Source:
             described["origin"],
             described["prompt"],
             rows,
-            {name: Clip(self._own(piece / f"{name}.mp4"), 0, described["frames"]) for name in videos},
+            {name: Clip(self._own(piece / f"{name}.{CONTAINER}"), 0, described["frames"]) for name in videos},
             {
                 name: {stat: np.asarray(value) for stat, value in stats.items()}
                 for name, stats in described["image_stats"].items()

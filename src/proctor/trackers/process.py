@@ -23,7 +23,7 @@ from proctor.machine.processes import exit_code, kill_group
 _PIPE_BYTES = 1 << 20
 
 
-class Reporter:
+class TrackerProcess:
     """One tracker's process.
 
     Args:
