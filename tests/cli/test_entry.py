@@ -21,7 +21,7 @@ from proctor.plan import make_plan
 from proctor.store.result import nothing_stored
 from proctor.store.run_directory import RunDirectory
 
-PROGRAM = [sys.executable, "-m", "proctor.cli"]
+PROGRAM = [sys.executable, "-m", "proctor"]
 PRESS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
@@ -36,7 +36,7 @@ def run(*arguments: str, folder: Path | None = None, **options: Any) -> subproce
 
 def shell(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `proctor` in a line of shell."""
-    line = script.replace("proctor ", f"{sys.executable} -m proctor.cli ")
+    line = script.replace("proctor ", f"{sys.executable} -m proctor ")
     return subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options
     )

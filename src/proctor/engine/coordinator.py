@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.protocol import Episode, EpisodeKey
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
 from proctor.engine.events import Watcher
@@ -28,7 +27,7 @@ from proctor.engine.transport import HOST_DIED, now
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
-from proctor.machine.processes import cpu_seconds
+from proctor.machine.processes import cpu_seconds, describe_exit
 from proctor.store.records import Attempt, EpisodeRecord, Running
 
 TICK = 0.25

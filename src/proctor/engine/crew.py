@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proctor.benchmarks.protocol import Episode
-from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.hosts import Host
@@ -18,6 +17,7 @@ from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
+from proctor.machine.processes import describe_exit
 from proctor.store.records import Running
 
 
