@@ -27,14 +27,14 @@ from trivial import TrivialEnv, decide
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.events import Progress, Watcher
 from proctor.errors import NoPicturesError
+from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
 from proctor.policies.expert import ExpertPolicy
 from proctor.store.records import EpisodeRecord
+from proctor.types import Episode
 
 HERE = Path(__file__).parent
 ROUNDS = 5

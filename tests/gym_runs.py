@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from harness import TESTS, Digests, digests, flags
 from proctor.benchmarks.gym.presets import Preset
-from proctor.benchmarks.protocol import NO_LOOK, Episode, Simulator, Task
+from proctor.benchmarks.protocol import Simulator
+from proctor.types import NO_LOOK, Episode, Task
 
 LEROBOT = os.environ.get("PROCTOR_LEROBOT_PYTHON", "")
 STEPS = 40

@@ -16,13 +16,13 @@ from typing import Any
 
 import psutil
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
-from proctor.engine.events import Watcher
 from proctor.errors import StoreError
+from proctor.events import Watcher
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
+from proctor.types import EpisodeKey
 
 TESTS = Path(__file__).parent
 THOUGHTFUL = f"{TESTS / 'tiny_policies.py'}:Thoughtful"

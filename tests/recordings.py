@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import TESTS
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.types import Episode, Task
 from tiny import IMAGE, STATE, TinySettings, TinySimulator
 
 ROUNDED = {"path": f"{TESTS / 'tiny_policies.py'}:Rounded"}

@@ -159,7 +159,7 @@ def test_ctrl_c_raises_keyboard_interrupt_after_storing_what_finished(tmp_path: 
     script = (
         "import os, signal, threading\n"
         "import proctor\n"
-        "from proctor.engine.events import Watcher\n"
+        "from proctor.events import Watcher\n"
         "import proctor.api as api\n"
         "class Stop(Watcher):\n"
         "    def episode(self, record): os.kill(os.getpid(), signal.SIGINT)\n"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.plan import make_plan
 from proctor.results import Results, describe_running
 from proctor.stats.intervals import wilson
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord, Running
+from proctor.types import EpisodeKey, Task
 
 A, B = Task("g", 0, "a", "", 100), Task("g", 1, "b", "", 100)
 SILENT = Task("h", 0, "c", "", 100, reports_success=False)

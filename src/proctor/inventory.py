@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proctor import __version__
-from proctor.benchmarks.protocol import Benchmark, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import UserCodeError
 from proctor.config.plugins import BENCHMARK_GROUP, POLICY_GROUP, Plugin, clash, plugins
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.errors import ProctorError
 from proctor.installation import DISTRIBUTION
 from proctor.policies.protocol import Policy
+from proctor.types import Task
 
 Kind = Literal["benchmark", "policy"]
 Readiness = Literal["ready", "absent", "broken"]

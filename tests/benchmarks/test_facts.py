@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proctor.benchmarks.facts import learn
-from proctor.benchmarks.protocol import Task
 from proctor.errors import UsageError
+from proctor.types import Task
 from tiny import Tiny, TinySettings
 
 

@@ -19,13 +19,13 @@ from harness import TESTS, digests, flags, run_cli
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
-from proctor.benchmarks.protocol import NO_LOOK, Episode
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.registry import benchmark_path
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import NoPicturesError, UsageError
 from proctor.report.console import PatientConsole
 from proctor.report.summary import print_summary
+from proctor.types import NO_LOOK, Episode
 
 POLICIES = TESTS / "gym_policies.py"
 FRONT, WRIST, STATE = "observation.images.front", "observation.images.wrist", "observation.state"
@@ -310,7 +310,7 @@ import hashlib
 import gymnasium
 import numpy as np
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
-from proctor.benchmarks.protocol import NO_LOOK, Episode, Task
+from proctor.types import NO_LOOK, Episode, Task
 IMAGE, size, name = "observation.image", {"height": 48, "width": 64}, "HalfCheetah-v5"
 move, look, task = np.full(6, 0.3, np.float32), frozenset({IMAGE}), Task(name, 0, name, "", 1000)
 def show(picture): print(hashlib.sha256(np.ascontiguousarray(picture).tobytes()).hexdigest())

@@ -18,12 +18,12 @@ from proctor.benchmarks.processors import (
     processors_for,
     spec_behind,
 )
-from proctor.benchmarks.protocol import Episode
 from proctor.config.contents import source_hash
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError
 from proctor.policies.protocol import PolicySpec
+from proctor.types import Episode
 from tiny import IMAGE, STATE, TinySettings
 
 SOURCE = TESTS / "processed.py"

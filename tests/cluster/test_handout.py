@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.cluster.fleet import Member, gpus_wanted
 from proctor.cluster.handout import HandOut
 from proctor.cluster.mail import Mail, Result
@@ -19,6 +18,7 @@ from proctor.policies.lerobot.policy import LeRobotSettings
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
+from proctor.types import Episode, Task
 
 TASKS = [Task(group=name, task_id=0, name=name, prompt=name, max_steps=10) for name in "ab"]
 

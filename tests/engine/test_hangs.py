@@ -27,7 +27,6 @@ from harness import (
     tiny_tree,
     wait_until,
 )
-from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
 from proctor.config.settings import LimitSettings
 from proctor.config.wire import to_plain
@@ -41,6 +40,7 @@ from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import benchmark_identity
 from proctor.store.records import EpisodeRecord
+from proctor.types import Episode
 from tiny import Tiny
 from tiny_policies import Thoughtful, aside
 

@@ -13,12 +13,12 @@ from made_up_run import alter
 
 from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
 from made_runs import make_run
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.engine.merging import merge_runs
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Running
 from proctor.store.run_directory import Shard
+from proctor.types import EpisodeKey
 
 SHARDS = 3
 

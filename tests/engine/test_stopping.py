@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import proctor
 from harness import TESTS, digests, flags, run_cli, run_tiny, tiny_tree
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.stopping import StopRules, rules_for
@@ -20,6 +19,7 @@ from proctor.errors import UsageError
 from proctor.plan import make_plan
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord
+from proctor.types import Episode, Task
 
 PRECISE = "ci<=0.12"
 

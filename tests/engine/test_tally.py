@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.tally import Tally
 from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord, Running
+from proctor.types import Episode, Task
 
 TASK = Task("a", 0, "a", "", 10)
 SILENT = replace(TASK, reports_success=False)

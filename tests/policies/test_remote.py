@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
-from proctor.engine.events import Watcher
 from proctor.errors import PolicyHostError, UsageError
+from proctor.events import Watcher
 from servers import Served, served, start_server, stop_server
 from tiny_policies import aside
 

@@ -13,7 +13,6 @@ import pytest
 from made_up_run import MadeUp, alter, make_run
 
 from harness import run_tiny
-from proctor.benchmarks.protocol import Task
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
 from proctor.report.page.page import write_report
@@ -23,6 +22,7 @@ from proctor.stats.macro import stratified
 from proctor.stats.steps import curve_of_successes
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
+from proctor.types import Task
 
 SMALL = tuple(
     Task(group, place, f"{group}-{place}-v3", f"do {group} {place}", 300)

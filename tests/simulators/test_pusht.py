@@ -25,7 +25,7 @@ from harness import TESTS, digests, run_cli
 from proctor.benchmarks.gym.opening import Opening
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
 from proctor.benchmarks.gym.telling import ask
-from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.types import NO_LOOK, Episode
 
 IMAGE, STATE, ENVIRONMENT_STATE = "observation.image", "observation.state", "observation.environment_state"
 needs_lerobot = pytest.mark.skipif(not LEROBOT, reason="make test-pusht names LeRobot's interpreter")

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from made_up_run import MadeUp, make_run
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import StoreError
 from proctor.store.checksums import ChecksumTables, Table
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import Running
+from proctor.types import EpisodeKey, Task
 
 PAGE = 4096
 REFUSED = "refused"

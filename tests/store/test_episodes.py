@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_up_run import alter
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.errors import EXIT_FAILED, StoreError
 from proctor.plan import make_plan
 from proctor.store import episodes as episodes_module
@@ -25,6 +24,7 @@ from proctor.store.episodes import EpisodeTable, wall_and_startup
 from proctor.store.reading import read_episodes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.schema import SCHEMA_VERSION
+from proctor.types import Episode, EpisodeKey, Task
 
 ok_floats = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)
@@ -214,7 +214,7 @@ def test_a_killed_writer_loses_nothing_that_it_had_written(path: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from proctor.benchmarks.protocol import Episode, Task\n"
+        "from proctor.types import Episode, Task\n"
         "from proctor.store.episodes import EpisodeTable\n"
         "from proctor.store.records import EpisodeRecord\n"
         "table = EpisodeTable(Path(sys.argv[1]))\n"

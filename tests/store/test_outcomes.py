@@ -10,7 +10,6 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.benchmarks.protocol import Task
 from proctor.plan import make_plan, shard_of
 from proctor.results import Results, started_rate, task_key
 from proctor.stats.unfinished import Endings
@@ -19,6 +18,7 @@ from proctor.store.eval_info import timing
 from proctor.store.outcomes import ERROR, KINDS, Outcomes
 from proctor.store.records import SPANS, EpisodeRecord, Running
 from proctor.store.schema import TABLES
+from proctor.types import Task
 
 TASKS = [Task("g", 0, "a", "", 90), Task("g", 1, "b", "", 90), Task("h", 0, "c", "", 90, reports_success=False)]
 PLAN = make_plan(TASKS, 5, 100)

@@ -12,7 +12,7 @@ import proctor
 from harness import TESTS, run_tiny
 from made_runs import make_run
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.events import Progress, Watcher
+from proctor.events import Progress, Watcher
 from proctor.store import reading
 from proctor.store.records import EpisodeRecord
 from proctor.store.result import read_result

@@ -15,7 +15,6 @@ from made_up_run import alter
 from starlette.testclient import TestClient
 
 from made_runs import make_run
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.files import CONFIG_FILE
 from proctor.machine.names import Hosts
 from proctor.plan import Plan
@@ -24,6 +23,7 @@ from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
 from proctor.store.records import Running
 from proctor.store.run_directory import RunDirectory
+from proctor.types import EpisodeKey
 from proctor.viewer.app import make_app
 from proctor.viewer.pages import Pages, address
 from proctor.viewer.runs import Runs

@@ -17,7 +17,7 @@ from typing import Any
 from proctor import __version__
 from proctor.benchmarks.gl import NO_GL, find_renderer
 from proctor.benchmarks.make import asking, make_benchmark
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
@@ -27,6 +27,7 @@ from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
+from proctor.types import BenchmarkSpec, Task
 
 _SECONDS = 300
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.processors import spec_behind
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
 from proctor.config.flags import parse_flags
 from proctor.config.help import section_tables, settings_table
@@ -32,6 +32,7 @@ from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu
 from proctor.store.identity import policy_code, policy_identity
+from proctor.types import BenchmarkSpec, Task
 
 _USAGE = """Offer a policy to others over openpi's protocol.
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from proctor.config.settings import Settings
 from proctor.engine.evaluation import Evaluation, Evaluator, evaluate_settings, run_directory
-from proctor.engine.events import Watcher
 from proctor.errors import UsageError
+from proctor.events import Watcher
 from proctor.installation import missing_package
 from proctor.policies.protocol import Policy
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.engine.site import Settled
 from proctor.errors import ProctorError
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.types import EpisodeKey
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import Episode
 from proctor.cluster.baggage import Baggage, Tree
 from proctor.cluster.folder import NodeFolder, node_folder
 from proctor.cluster.mail import Leaving, Mail, Mailbox, Result
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
-from proctor.engine.events import Progress, Watcher
 from proctor.engine.feed import Feed
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.local import ThisMachine
 from proctor.errors import ProctorError, RunError
+from proctor.events import Progress, Watcher
 from proctor.machine.programs import Interrupted
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.videos import video_place
+from proctor.types import Episode
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
-from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
 from proctor.engine.headcount import Headcount, Moment
 from proctor.engine.hosts import Host, HostProcess, HostThread
@@ -25,10 +23,12 @@ from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
 from proctor.engine.transport import HOST_DIED, now
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
+from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds, describe_exit
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.types import Episode, EpisodeKey
 
 TICK = 0.25
 POLITE_SECONDS = 3.0

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.hosts import Host
@@ -19,6 +18,7 @@ from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
 from proctor.machine.processes import describe_exit
 from proctor.store.records import Running
+from proctor.types import Episode
 
 
 @dataclass(frozen=True)

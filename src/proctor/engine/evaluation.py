@@ -13,13 +13,13 @@ from typing import Any
 
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.events import RunStart, Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Ledger
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
+from proctor.events import RunStart, Watcher
 from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.processors import processors_for
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.coordinator import TICK
-from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.meter import Meter
@@ -28,10 +27,12 @@ from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
+from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.types import BenchmarkSpec, Episode
 
 
 def run_inline(

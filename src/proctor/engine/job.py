@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.placement import Crew
@@ -16,6 +15,7 @@ from proctor.errors import ProctorError
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.types import Episode
 
 
 class Ledger(Protocol):

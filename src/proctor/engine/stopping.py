@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.config.contents import by_content
 from proctor.config.settings import Settings
 from proctor.config.stopping import rival, wanted_precision
@@ -32,6 +31,7 @@ from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
 from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.types import Episode, EpisodeKey
 
 
 class Stop(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from proctor.engine.events import Progress
+from proctor.events import Progress
 from proctor.results import Results, reporting, started_rate
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR, SUCCESS, Outcomes, state_of

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.engine.messages import clip
 from proctor.engine.waiting import wait_readable
 from proctor.engine.watchdog import Stillness
@@ -33,6 +32,7 @@ from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.types import EpisodeKey
 
 Event = dict[str, Any]
 Outcome = Literal["done", "died", "hopeless"]

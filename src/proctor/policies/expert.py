@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.errors import UsageError
 from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Task
 
 _STATE = "observation.environment_state"
 

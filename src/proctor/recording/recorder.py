@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Look, Observation, Outcome
 from proctor.errors import SimulatorError
 from proctor.recording.clips import ClipWriter
 from proctor.recording.schema import (
@@ -31,6 +30,7 @@ from proctor.recording.schema import (
 )
 from proctor.recording.statistics import ImageStats
 from proctor.store.records import EpisodeRecord
+from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"
 PART = ".part"

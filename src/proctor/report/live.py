@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from proctor.config.settings import Settings
-from proctor.engine.events import Progress as RunProgress
-from proctor.engine.events import RunStart, Watcher
+from proctor.events import Progress as RunProgress
+from proctor.events import RunStart, Watcher
 from proctor.report.console import PatientConsole, count, printable
 from proctor.report.stream import Stream
 from proctor.results import reporting, task_key

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.config.settings import MOST_EPISODES
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
@@ -26,6 +25,7 @@ from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.rewards import RewardCurve, unpack_rewards
 from proctor.store.schema import EPISODE_KEY, SCHEMA_VERSION, TABLES
 from proctor.store.videos import check_place
+from proctor.types import EpisodeKey
 
 
 class Session(NamedTuple):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.files import check_folder
 from proctor.plan import Plan, make_plan
@@ -23,6 +22,7 @@ from proctor.store.reading import read_outcomes
 from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
 from proctor.store.videos import bring_video, links_among
+from proctor.types import EpisodeKey, Task
 
 _MOST_SHOWN = 5
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from proctor.benchmarks.protocol import Task
 from proctor.config.settings import MOST_EPISODES
+from proctor.types import Task
 
 
 def fault_in(key: str, value: Any) -> str | None:

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.plan import Plan
 from proctor.store.episodes import StoredEpisode
 from proctor.store.records import SPANS, EpisodeRecord
+from proctor.types import EpisodeKey
 
 Kind = Literal["error", "failure", "success", "unknown"]
 

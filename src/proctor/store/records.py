@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
+from proctor.types import Episode, EpisodeKey
 
 Status = Literal["finished", "error"]
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import CONFIG_FILE
 from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
@@ -31,6 +30,7 @@ from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import read_outcomes
 from proctor.store.videos import file_name, video_place
+from proctor.types import EpisodeKey, Task
 
 DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"

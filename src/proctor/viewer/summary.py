@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proctor.benchmarks.protocol import Task
 from proctor.config.files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import ProctorError
 from proctor.files import clip
@@ -23,6 +22,7 @@ from proctor.store.outcomes import Outcomes
 from proctor.store.reading import read_episodes
 from proctor.store.result import read_result
 from proctor.store.run_directory import DATABASE, EVAL_INFO
+from proctor.types import Task
 from proctor.viewer.safety import leads_out
 
 State = Literal["running", "complete", "stopped", "incomplete", "unreadable"]

@@ -14,10 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from proctor.benchmarks.gym.benchmark import comma_list
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, check_known
 from proctor.installation import missing_package
+from proctor.types import BenchmarkSpec, Feature, Task
 
 TOP = "observation.images.top"
 

@@ -11,10 +11,11 @@ from typing import Annotated, Literal
 
 from proctor.benchmarks.metaworld.prompts import load_prompts
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Feature, Simulator, Task
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, check_known
 from proctor.installation import missing_package
+from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
     "observation.state",

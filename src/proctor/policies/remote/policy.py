@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Observation, Task
 from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.installation import missing_package
@@ -28,6 +27,7 @@ from proctor.policies.remote.dialects import Dialect, Message, Metadata, Wire
 from proctor.policies.remote.openpi import OpenPi
 from proctor.policies.remote.served import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
 from proctor.policies.remote.vla_eval import VlaEval
+from proctor.types import BenchmarkSpec, Observation, Task
 
 _LANES = 16
 """Asks that may be under way at once where one process asks for all episodes: they only wait."""

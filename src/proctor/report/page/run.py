@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import EpisodeKey, Task
 from proctor.config.files import read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, read_json
@@ -22,6 +21,7 @@ from proctor.store.reading import StoredRecords
 from proctor.store.result import StoredResult, read_result
 from proctor.store.rewards import RewardCurve
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
+from proctor.types import EpisodeKey, Task
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Episode
 from proctor.plan import Plan
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import Outcomes
 from proctor.store.records import EpisodeRecord, Running
+from proctor.types import Episode
 
 
 @dataclass(frozen=True)
