@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, flags, run_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.store.episodes import EpisodeTable
 
-POLICIES = TESTS / "tiny_policies.py"
+POLICIES = SUPPORT / "tiny_policies.py"
 
 
 def test_text_that_is_no_unicode_costs_no_more_than_other_text(tmp_path: Path) -> None:

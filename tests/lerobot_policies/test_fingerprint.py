@@ -85,7 +85,7 @@ def test_a_backbone_in_the_hubs_cache_counts_by_content(smolvla: tuple[Path, str
         (repository / "refs").mkdir()
         (repository / "refs/main").write_text(snapshot.name)
         code = (
-            "import sys; sys.path.insert(0, 'tests'); from lerobot_runs import load; "
+            "import sys; sys.path.insert(0, 'tests/support'); from lerobot_runs import load; "
             f"print('fingerprint', load({str(own)!r}).spec.fingerprint)"
         )
         env = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}

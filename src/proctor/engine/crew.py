@@ -17,7 +17,7 @@ from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
 from proctor.machine.processes import describe_exit
-from proctor.store.records import Running
+from proctor.store.schema import RunningEpisode
 from proctor.types import Episode
 
 
@@ -122,13 +122,13 @@ class Worker:
         self.begun = now()
         return self.assigned.popleft()
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningEpisode | None:
         """Return the episode that it is at, and how many steps that has made."""
         if not self.assigned:
             return None
         number, steps = self.slot.advanced()
         # The word in shared memory may be ahead of, or behind, what the worker has told in messages.
-        return Running(self.assigned[0].key, steps if number == self._over + 1 else 0)
+        return RunningEpisode(self.assigned[0].key, steps if number == self._over + 1 else 0)
 
     def serve_by(self, host: Host) -> None:
         """Be served by another host, in place of one that died; an episode in flight starts again."""

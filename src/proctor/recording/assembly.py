@@ -14,7 +14,7 @@ from proctor.installation import install_command
 from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
 from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 _AV = 14
 """The first PyAV that copies a stream without decoding it."""
