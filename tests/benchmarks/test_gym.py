@@ -85,7 +85,7 @@ def test_digests_are_those_of_one_worker_for_three_and_fresh_and_in_one_process(
         return
     again = tree(tmp_path / "inline", task, policy, env={"episode_length": 20}, eval={"use_async_envs": False})
     # As a command: it seeds the global generators of its process.
-    subprocess.run([sys.executable, "-m", "proctor.cli", "eval", *flags(again)], check=True, env=_environment())
+    subprocess.run([sys.executable, "-m", "proctor", "eval", *flags(again)], check=True, env=_environment())
     assert digests(tmp_path / "inline") == digests(one)
 
 

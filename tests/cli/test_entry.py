@@ -19,7 +19,7 @@ from proctor.errors import RunError
 from proctor.plan import make_plan
 from proctor.results import Evaluation, ScoredRun
 
-PROGRAM = [sys.executable, "-m", "proctor.cli"]
+PROGRAM = [sys.executable, "-m", "proctor"]
 PRESS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
@@ -34,7 +34,7 @@ def run(*arguments: str, folder: Path | None = None, **options: Any) -> subproce
 
 def shell(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `proctor` in a line of shell."""
-    line = script.replace("proctor ", f"{sys.executable} -m proctor.cli ")
+    line = script.replace("proctor ", f"{sys.executable} -m proctor ")
     return subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options
     )

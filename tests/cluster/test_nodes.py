@@ -28,7 +28,7 @@ from harness import (
 from raylets import Raylets, is_engine
 from tiny_policies import aside
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
 
 PATIENT = f"{SUPPORT / 'tiny_policies.py'}:Patient"
 

@@ -146,7 +146,7 @@ def test_notes_for_people_do_not_count_but_any_other_file_does(tmp_path: Path) -
 def run(output: Path, checkpoint: Path, **env: str) -> subprocess.CompletedProcess[str]:
     small: dict[str, Any] = {"eval": {"n_episodes": 1, "batch_size": 1}, "env": {"task": "reach-v3"}}
     tree = settings_tree(output, checkpoint, **small)
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)]
+    command = [sys.executable, "-m", "proctor", "eval", *flags(tree)]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **env})
 
 

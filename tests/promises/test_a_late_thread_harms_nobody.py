@@ -125,7 +125,7 @@ def test_a_crash_is_told_as_one_where_sigchld_was_ignored_from_the_start(tmp_pat
     scene = Scene(tmp_path / "scene")
     flags = scene.flags("--env.mischief=step.segfault!:a:1:2", f"--env.scratch={tmp_path}")
     # As `trap '' CHLD` in a shell does.
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags]
+    command = [sys.executable, "-m", "proctor", "eval", *flags]
     script = "import os, sys; from signal import *; signal(SIGCHLD, SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

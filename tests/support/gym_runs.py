@@ -89,7 +89,7 @@ def run_checkpoint(output_dir: Path, name: str, checkpoint: Path, workers: int, 
         "output_dir": str(output_dir),
         "display": "plain",
     }
-    command = [LEROBOT, "-m", "proctor.cli", "eval", *flags(tree)]
+    command = [LEROBOT, "-m", "proctor", "eval", *flags(tree)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     found = digests(output_dir)

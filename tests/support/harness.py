@@ -132,7 +132,7 @@ def start_cli(
 ) -> subprocess.Popen[str]:
     """Start `proctor` as a user would."""
     return subprocess.Popen(
-        [sys.executable, "-m", "proctor.cli", *arguments],
+        [sys.executable, "-m", "proctor", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -14,6 +14,7 @@ import proctor
 from harness import SUPPORT
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.errors import ProctorError, UsageError
+from proctor.installation import missing_package
 from proctor.vector.batch import batch_size
 from proctor.vector.hub import HubId, _load, _normalised, parse_hub_id
 from tiny_vectors import tiny
@@ -92,7 +93,7 @@ def without(package: str, statement: str) -> str:
 
 def test_missing_packages_are_named_with_the_command_that_brings_them() -> None:
     said = without("gymnasium", "proctor.make_env('metaworld')")
-    assert said == "vector environments need the package gymnasium. Run: pip install 'proctor[vector]'"
+    assert said == str(missing_package("a vector environment", "gymnasium", "vector"))
     said = without("huggingface_hub", "proctor.make_env('user/repo', trust_remote_code=True)")
     assert said == "user/repo:env.py is on the hub, which needs a package. Run: pip install huggingface_hub"
 

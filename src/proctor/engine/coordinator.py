@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
 from proctor.engine.feed import Feed
@@ -27,7 +26,7 @@ from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
-from proctor.machine.processes import cpu_seconds
+from proctor.machine.processes import cpu_seconds, describe_exit
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 

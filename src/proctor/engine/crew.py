@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.hosts import Host
@@ -17,6 +16,7 @@ from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
+from proctor.machine.processes import describe_exit
 from proctor.store.schema import RunningEpisode
 from proctor.types import Episode
 

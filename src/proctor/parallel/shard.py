@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.engine.waiting import wait_readable
 from proctor.engine.watchdog import Stillness
@@ -28,7 +27,7 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
-from proctor.machine.processes import exit_code, is_stopped, kill_group
+from proctor.machine.processes import describe_exit, exit_code, is_stopped, kill_group
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.run_directory import DATABASE, RunDirectory
