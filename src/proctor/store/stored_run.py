@@ -7,7 +7,9 @@ on: whatever in it is not as Proctor writes it is a `StoreError` in one line.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -94,6 +96,7 @@ class StoredRun:
 
     def __init__(self, path: Path, planned: Plan | None = None) -> None:
         self.path = path
+        self._here = threading.local()  # SQLite ties an open file to its thread
         if planned is not None:
             self.planned = planned
             self.directory = RunDirectory(path, Shard.named(path.name))
@@ -109,9 +112,9 @@ class StoredRun:
                     raise UsageError(f"{path} holds shards that are not merged yet. Run: proctor merge {path}")
                 raise UsageError(f"{path} holds no run: there is no {DATABASE}.")
             _ = run.settings
-            if run.meta["identity"] is None or run.meta["tasks"] is None:
-                raise UsageError(f"{path} holds a run that never started: there is nothing to show.")
-            with as_written_by_proctor(path):
+            with as_written_by_proctor(path), run.table():
+                if run.meta["identity"] is None or run.meta["tasks"] is None:
+                    raise UsageError(f"{path} holds a run that never started: there is nothing to show.")
                 _ = run.records, run.sessions, run.notes, run.versions
         except StoreError as error:
             raise UsageError(str(error)) from error
@@ -125,9 +128,19 @@ class StoredRun:
         run.stopped, run.running, run.sessions = None, [], []
         return run
 
-    def table(self) -> EpisodeTable:
-        """Open the run's table for reading."""
-        return EpisodeTable(self.path / DATABASE, read_only=True)
+    @contextmanager
+    def table(self) -> Iterator[EpisodeTable]:
+        """Open the run's table for reading. Inside of it, all that is asked of the run is read from the same one."""
+        outer: EpisodeTable | None = getattr(self._here, "table", None)
+        if outer is not None:
+            yield outer
+            return
+        with EpisodeTable(self.path / DATABASE, read_only=True) as table:
+            self._here.table = table
+            try:
+                yield table
+            finally:
+                self._here.table = None
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:

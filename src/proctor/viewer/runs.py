@@ -115,7 +115,9 @@ def summarise(root: Path, directory: Path, writer: str | None) -> RunSummary:
         problem = _unsafe(root, directory)
         if problem:
             return unreadable(root, directory, problem, began)
-        return _read(ScoredRun(directory), _relative(root, directory), began, writer or "")
+        run = ScoredRun(directory)
+        with run.table():
+            return _read(run, _relative(root, directory), began, writer or "")
     except Exception as error:  # a stranger's file may be wrong in any way; the list must go on
         return unreadable(root, directory, _reason(error), began)
 
