@@ -21,8 +21,8 @@ from typing import Any
 from proctor.config.load import build_settings
 from proctor.config.registry import POLICIES
 from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.events import Progress, Watcher
 from proctor.engine.interrupts import Interrupts
+from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import print_advice

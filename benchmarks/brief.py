@@ -9,18 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import (
-    Benchmark,
-    BenchmarkSpec,
-    Episode,
-    Feature,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    Task,
-)
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EnvSettings
+from proctor.types import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 KEY = "observation.state"
 

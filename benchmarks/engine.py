@@ -27,14 +27,14 @@ from trivial import TrivialEnv, decide
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.events import Progress, Watcher
 from proctor.errors import NoPicturesError
+from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
 from proctor.policies.expert import ExpertPolicy
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import Episode
 
 HERE = Path(__file__).parent
 ROUNDS = 5
@@ -266,7 +266,7 @@ def part_workers() -> None:
     cases = [("state", "expert", False)]
     try:
         find_renderer()
-        cases.append(("pixels", str(HERE.parent / "tests" / "pixel_policy.py") + ":Pixels", True))
+        cases.append(("pixels", str(HERE.parent / "tests" / "support" / "pixel_policy.py") + ":Pixels", True))
     except NoPicturesError as error:
         print(f"  no pictures: {error}")
     for obs_type, policy, draws in cases:

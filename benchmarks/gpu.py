@@ -27,11 +27,11 @@ from against_lerobot import save_checkpoint
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import NO_LOOK, Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
-from proctor.engine.events import Progress, Watcher
+from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
+from proctor.types import NO_LOOK, Episode
 
 TASKS = "reach-v3,push-v3"
 CHUNK = 10

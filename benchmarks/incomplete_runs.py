@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.plan import Plan, make_plan
 from proctor.results import started_rate
 from proctor.stats.unfinished import Endings
+from proctor.types import Episode, Task
 
 LIMIT = 500
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
-from proctor.benchmarks.protocol import Episode, Observation
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import View, run_episode
 from proctor.engine.transport import Phase
 from proctor.policies.protocol import PolicySpec
+from proctor.types import Episode, Observation
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from libero_assets import ARTICULATED, PICK_AND_PLACE, make_assets
 
 CHUNK = 10

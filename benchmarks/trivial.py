@@ -10,19 +10,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import (
-    Benchmark,
-    BenchmarkSpec,
-    Episode,
-    Feature,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    Task,
-)
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EnvSettings
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 KEY = "observation.state"
 SIZE = 16

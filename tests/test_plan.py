@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import run_tiny
-from proctor.benchmarks.protocol import Episode, Task
-from proctor.engine.events import Watcher
 from proctor.errors import UsageError
+from proctor.events import Watcher
 from proctor.plan import Plan, make_plan, repeats_note, shard_of
+from proctor.types import Episode, Task
 
 
 class Notes(Watcher):

@@ -56,27 +56,27 @@ _HOME = {
     "AtLeast": "proctor.config.settings",
     "AtMost": "proctor.config.settings",
     "Benchmark": "proctor.benchmarks.protocol",
-    "BenchmarkSpec": "proctor.benchmarks.protocol",
+    "BenchmarkSpec": "proctor.types",
     "CheckResult": "proctor.conformance.results",
     "EXECUTION": "proctor.config.settings",
     "Comparison": "proctor.comparison.result",
     "EnvProcessor": "proctor.benchmarks.processors",
     "EnvSettings": "proctor.config.settings",
-    "Episode": "proctor.benchmarks.protocol",
-    "EpisodeRecord": "proctor.store.records",
+    "Episode": "proctor.types",
+    "EpisodeRecord": "proctor.store.schema",
     "EvalResult": "proctor.api",
-    "Feature": "proctor.benchmarks.protocol",
-    "Look": "proctor.benchmarks.protocol",
+    "Feature": "proctor.types",
+    "Look": "proctor.types",
     "MoreThan": "proctor.config.settings",
-    "Observation": "proctor.benchmarks.protocol",
-    "Outcome": "proctor.benchmarks.protocol",
+    "Observation": "proctor.types",
+    "Outcome": "proctor.types",
     "Policy": "proctor.policies.protocol",
     "PolicySettings": "proctor.config.settings",
     "PolicySpec": "proctor.policies.protocol",
     "ProctorError": "proctor.errors",
     "Rate": "proctor.stats.intervals",
     "Simulator": "proctor.benchmarks.protocol",
-    "Task": "proctor.benchmarks.protocol",
+    "Task": "proctor.types",
     "Tracker": "proctor.trackers.protocol",
     "UsageError": "proctor.errors",
     "check_benchmark": "proctor.conformance.check",
@@ -91,14 +91,7 @@ if TYPE_CHECKING:
     from proctor.api import evaluate as evaluate
     from proctor.benchmarks.processors import EnvProcessor as EnvProcessor
     from proctor.benchmarks.protocol import Benchmark as Benchmark
-    from proctor.benchmarks.protocol import BenchmarkSpec as BenchmarkSpec
-    from proctor.benchmarks.protocol import Episode as Episode
-    from proctor.benchmarks.protocol import Feature as Feature
-    from proctor.benchmarks.protocol import Look as Look
-    from proctor.benchmarks.protocol import Observation as Observation
-    from proctor.benchmarks.protocol import Outcome as Outcome
     from proctor.benchmarks.protocol import Simulator as Simulator
-    from proctor.benchmarks.protocol import Task as Task
     from proctor.comparison.compare import compare as compare
     from proctor.comparison.result import Comparison as Comparison
     from proctor.config.load import make_env_config as make_env_config
@@ -116,8 +109,15 @@ if TYPE_CHECKING:
     from proctor.policies.protocol import Policy as Policy
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
-    from proctor.store.records import EpisodeRecord as EpisodeRecord
+    from proctor.store.schema import EpisodeRecord as EpisodeRecord
     from proctor.trackers.protocol import Tracker as Tracker
+    from proctor.types import BenchmarkSpec as BenchmarkSpec
+    from proctor.types import Episode as Episode
+    from proctor.types import Feature as Feature
+    from proctor.types import Look as Look
+    from proctor.types import Observation as Observation
+    from proctor.types import Outcome as Outcome
+    from proctor.types import Task as Task
     from proctor.vector.make import make_env as make_env
 
 

@@ -13,9 +13,9 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.config.settings import MOST_EPISODES
 from proctor.errors import UsageError
+from proctor.types import Episode, EpisodeKey, Task
 
 Places = range | NDArray[np.int64]
 

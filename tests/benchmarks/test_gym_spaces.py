@@ -10,9 +10,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature
 from proctor.errors import UsageError
 from proctor.policies.baselines import ActionSampler, ZeroPolicy
+from proctor.types import BenchmarkSpec, Feature
 
 PICTURE = spaces.Box(0, 255, (4, 5, 3), np.uint8)
 THREE = spaces.Box(-1, 1, (3,))

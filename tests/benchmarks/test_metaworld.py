@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import proctor
-from harness import TESTS, Digests, digests, flags, role, run_cli, start_cli
+from harness import SUPPORT, Digests, digests, flags, role, run_cli, start_cli
 from harness import descendants as family_of
 from proctor.benchmarks.gl import Renderer, find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import NoPicturesError
 
-PIXELS, WILD = (f"{TESTS / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
+PIXELS, WILD = (f"{SUPPORT / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
 SMALL = {"observation_height": 48, "observation_width": 64, "episode_length": 50}
 
 # What an episode's physics come to, in a process of its own: argument 1 is how the environment is built.
@@ -29,7 +29,7 @@ route, *plan = sys.argv[1:]
 
 def direct(name):
     from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
-    from proctor.benchmarks.protocol import NO_LOOK, Episode
+    from proctor.types import NO_LOOK, Episode
     benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name, obs_type="state"))
     simulator = benchmark.make_simulator(benchmark.tasks()[0])
     keys = frozenset(benchmark.spec.features)
@@ -154,7 +154,7 @@ _OURS = (
     _VIEW
     + """
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.types import NO_LOOK, Episode
 benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="door-open-v3", obs_type="pixels"))
 simulator = benchmark.make_simulator(benchmark.tasks()[0])
 look = frozenset({IMAGE})
@@ -198,7 +198,7 @@ def test_the_image_is_lerobots_and_the_same_whether_steps_before_were_drawn_or_n
 _COUNT = """
 import numpy as np
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.types import NO_LOOK, Episode
 small = {"observation_height": 32, "observation_width": 32}
 benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", **small))
 task = benchmark.tasks()[0]
@@ -311,7 +311,7 @@ def test_a_worker_switched_over_ten_tasks_and_a_fresh_worker_per_episode_see_the
 _FIRST_PICTURES = """
 import hashlib, sys
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import Episode
+from proctor.types import Episode
 for name in sys.argv[1:]:
     benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name))
     (task,) = benchmark.tasks()

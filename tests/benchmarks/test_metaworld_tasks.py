@@ -12,9 +12,9 @@ import yaml
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.metaworld.prompts import OWN, load_prompts
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50
-from proctor.benchmarks.protocol import Task
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.plan import make_plan
+from proctor.types import Task
 
 # As LeRobot lists them, without -v3; the place in a group is the task's id.
 LEROBOT = {

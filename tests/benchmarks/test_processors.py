@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import TESTS, digests, tiny_tree
+from harness import SUPPORT, digests, tiny_tree
 from processed import SUM, Doubled, ProcessedTiny, SumAndMirror
 from proctor.benchmarks.processors import (
     EnvProcessor,
@@ -18,15 +18,15 @@ from proctor.benchmarks.processors import (
     processors_for,
     spec_behind,
 )
-from proctor.benchmarks.protocol import Episode
 from proctor.config.contents import source_hash
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError
 from proctor.policies.protocol import PolicySpec
+from proctor.types import Episode
 from tiny import IMAGE, STATE, TinySettings
 
-SOURCE = TESTS / "processed.py"
+SOURCE = SUPPORT / "processed.py"
 
 
 def run(output_dir: Path, name: str, **changes: Any) -> Evaluation:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.conformance.actions import actions
+from proctor.types import BenchmarkSpec
 
 
 def drawn(low: Any, high: Any, key: tuple[int, int] = (7, 0)) -> np.ndarray[Any, Any]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from proctor.benchmarks.facts import Facts
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Task
 from proctor.config.settings import EnvSettings
 from proctor.conformance.drawing import check_drawing
 from proctor.conformance.drawings import DrawingCounter
@@ -18,6 +17,7 @@ from proctor.conformance.playing import Seen
 from proctor.conformance.score import Extent
 from proctor.conformance.subject import Subject
 from proctor.conformance.trace import Trace
+from proctor.types import BenchmarkSpec, Feature, Task
 
 
 def subject(drawn: bool = True) -> Subject:

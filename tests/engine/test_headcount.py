@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness import Digests, digests, flags, run_tiny, tiny_tree
 from proctor.engine import coordinator, local
 from proctor.engine import headcount as headcount_module
-from proctor.engine.events import Progress, Watcher
 from proctor.engine.headcount import WINDOW, Headcount, Moment
+from proctor.events import Progress, Watcher
 
 
 class Machine:
@@ -154,7 +154,7 @@ def test_a_run_goes_on_with_the_workers_that_there_is_room_for(tmp_path: Path, r
         "sh",
         sys.executable,
         "-m",
-        "proctor.cli",
+        "proctor",
         "eval",
         *flags(tree),
     ]

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.bell import Bell
 from proctor.engine.host import CELL_BYTES, PolicyServer
 from proctor.engine.transport import PhaseCell, Slot, new_memory
 from proctor.errors import RunError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import Episode, Task
 
 LANES, WORKERS, QUESTIONS = 4, 8, 60
 # Writing a long chunk takes a while and lets other threads run meanwhile.

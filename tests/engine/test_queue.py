@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey, Task
 from proctor.engine.queue import LEAST_ROUNDS, MOST_BUILDING, EpisodeQueue, TaskKey, task_key
 from proctor.plan import Plan, make_plan
+from proctor.types import Episode, EpisodeKey, Task
 
 A, B, C = "a", "b", "c"
 

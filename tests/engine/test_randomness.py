@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.engine.randomness import episode_generator
 from proctor.plan import make_plan
+from proctor.types import Episode, Task
 
 REACH, PUSH = Task("easy", 23, "reach-v3", "reach", 500), Task("hard", 4, "push-v3", "push", 500)
 
@@ -69,7 +69,7 @@ def test_neighbours_do_not_change_what_an_episode_draws(order: list[int]) -> Non
 
 def test_neither_the_process_nor_its_hash_seed_matters() -> None:
     code = (
-        "from proctor.benchmarks.protocol import Episode, Task\n"
+        "from proctor.types import Episode, Task\n"
         "from proctor.engine.randomness import episode_generator\n"
         "episode = Episode(Task('easy', 23, 'reach-v3', 'reach', 500), 2, 1002)\n"
         "print([int(n) for n in episode_generator(episode).integers(0, 2**63, 4)])\n"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Observation, Task
 from proctor.engine.randomness import episode_generator
 from proctor.engine.seat import Seat, answer, check_fit, looked_at
 from proctor.errors import EXIT_FAILED, PolicyError, UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Episode, Feature, Observation, Task
 
 TASK = Task("easy", 23, "reach-v3", "reach the goal", 500)
 BENCHMARK = BenchmarkSpec(

@@ -11,21 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor import Policy, PolicySpec
-from proctor.benchmarks.protocol import (
-    NO_LOOK,
-    Benchmark,
-    BenchmarkSpec,
-    Episode,
-    Feature,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    Task,
-)
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import AtLeast, AtMost, EnvSettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Memory, Window
+from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 STATE, IMAGE = "observation.state", "observation.image"
 REACHED = "the fuzzer's benchmark was reached"

@@ -24,7 +24,6 @@ from fuzz.bench import IMAGE, STATE, FuzzSettings, OneStep, Still
 from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.load import validated
 from proctor.engine.seat import Seat, answer
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
@@ -35,6 +34,7 @@ from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW, me
 from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu, Refused, Session
+from proctor.types import Episode, Task
 from servers import answering
 
 pytestmark = MARKS

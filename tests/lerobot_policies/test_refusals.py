@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from lerobot_checkpoints import edit_json, save_act
 from lerobot_runs import benchmark, load
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.errors import UsageError
+from proctor.types import BenchmarkSpec
 
 Checkpoint = Callable[[str], Path]
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Task
 from proctor.config.settings import PolicySettings
 from proctor.engine.seat import Seat, answer, check_fit
 from proctor.policies.baselines import RandomPolicy, ZeroPolicy
 from proctor.policies.protocol import Policy
+from proctor.types import BenchmarkSpec, Episode, Feature, Task
 
 TASK = Task("easy", 23, "reach-v3", "reach", 500)
 

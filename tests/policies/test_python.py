@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Task
 from proctor.engine.seat import Seat, answer
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.policies.python import PlainPolicy, PythonPolicy, PythonPolicySettings, as_policy
+from proctor.types import BenchmarkSpec, Episode, Feature, Task
 
 TASK = Task("easy", 23, "reach-v3", "reach the goal", 500)
 BENCHMARK = BenchmarkSpec(name="bench", features={"observation.state": Feature((2,), "float64")}, action_size=2)

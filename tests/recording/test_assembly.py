@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Feature, Outcome, Task
 from proctor.errors import SimulatorError, StoreError
 from proctor.recording import clips, files
 from proctor.recording.assembly import assemble, recover
 from proctor.recording.recorder import EpisodeRecorder
 from proctor.recording.sources import Source
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import BenchmarkSpec, Episode, Feature, Outcome, Task
 from recordings import content, frames
 
 pytest.importorskip("pyarrow")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from proctor.benchmarks.protocol import Task
-from proctor.engine.events import RunStart
 from proctor.engine.tally import Tally
+from proctor.events import RunStart
 from proctor.plan import make_plan
 from proctor.report.live import LiveDisplay
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import Task
 
 TASKS = [Task("g", 0, "near", "", 9), Task("g", 1, "far", "", 9)]
 PLAN = make_plan(TASKS, 10, 0)

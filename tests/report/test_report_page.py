@@ -13,7 +13,6 @@ import pytest
 from made_up_run import MadeUp, alter, make_run
 
 from harness import run_tiny
-from proctor.benchmarks.protocol import Task
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
 from proctor.report.page.page import write_report
@@ -22,7 +21,8 @@ from proctor.stats.intervals import Rate, wilson
 from proctor.stats.macro import stratified
 from proctor.stats.steps import curve_of_successes
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
+from proctor.types import Task
 
 SMALL = tuple(
     Task(group, place, f"{group}-{place}-v3", f"do {group} {place}", 300)
@@ -225,7 +225,7 @@ def test_rates_of_a_run_that_is_cut_short_are_estimates_over_all_that_was_starte
         lambda row: None if (row["task_group"], row["task_id"], row["episode_index"]) in failures else row,
     )
     with EpisodeTable(directory / "run.sqlite") as table:
-        table.write([], running=[Running(key, record.steps - 1) for key, record in failures.items()])
+        table.write([], running=[RunningEpisode(key, record.steps - 1) for key, record in failures.items()])
     successes = sum(bool(record.success) for record in run.records)
     document = Document(write_report([directory]))
     words = document.text(document.section("result"))

@@ -9,10 +9,10 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.serve.batcher import Answer, Batcher
 from proctor.serve.session import Menu, Refused, Session
+from proctor.types import BenchmarkSpec, Task
 
 BENCHMARK = BenchmarkSpec(name="bench", features={}, action_size=2)
 

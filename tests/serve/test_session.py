@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Task
 from proctor.policies.protocol import PolicySpec
 from proctor.serve.session import Menu, Refused, Session
+from proctor.types import BenchmarkSpec, Feature, Task
 
 BENCHMARK = BenchmarkSpec(name="bench", features={"x": Feature((1,), "float32")}, action_size=2)
 TASK = Task("group", 3, "push-v3", "push it", 50)

@@ -24,7 +24,7 @@ from harness import digests, run_cli
 from proctor.benchmarks.gym.opening import Opening
 from proctor.benchmarks.gym.presets import Aloha, AlohaSettings
 from proctor.benchmarks.gym.telling import ask
-from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.types import NO_LOOK, Episode
 
 TOP, STATE = "observation.images.top", "observation.state"
 BOTH = "AlohaInsertion-v0,AlohaTransferCube-v0"

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.files import read_run_settings
 from proctor.errors import IdentityError, UsageError
 from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, default_directory, open_run
+from proctor.store.schema import EpisodeRecord
 from proctor.store.videos import file_name
+from proctor.types import Episode, Task
 
 TASKS = [Task("easy", 0, "reach-v3", "reach", 500), Task("easy", 1, "push-v3", "push", 500)]
 IDENTITY = {"seed": 1000, "env": {"task": "easy"}}

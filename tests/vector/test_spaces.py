@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature
 from proctor.errors import UsageError
+from proctor.types import BenchmarkSpec, Feature
 from proctor.vector.spaces import action_space, arranged, observation_space, places
 
 IMAGE = Feature((8, 6, 3), "uint8", drawn=True)

@@ -14,18 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import (
-    Benchmark,
-    BenchmarkSpec,
-    Episode,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    Task,
-)
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.registry import load_object
 from proctor.errors import UsageError
+from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome, Task
 
 
 class EnvProcessor:

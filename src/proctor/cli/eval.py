@@ -16,7 +16,6 @@ from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
 from proctor.engine.child import be_steady
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.events import Watcher
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -27,6 +26,7 @@ from proctor.errors import (
     PolicyError,
     RunGoneError,
 )
+from proctor.events import Watcher
 from proctor.report.console import PatientConsole, count
 from proctor.report.ending import write_run_report
 from proctor.report.live import make_display

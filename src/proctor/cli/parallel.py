@@ -17,8 +17,8 @@ from proctor.cli.eval import after_run, conclude
 from proctor.config.help import flag_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated
 from proctor.config.settings import Settings
-from proctor.engine.events import Audience
 from proctor.errors import EXIT_OK, UsageError
+from proctor.events import Audience
 from proctor.files import clip
 from proctor.parallel.run import run_parallel
 from proctor.parallel.settle import Wish

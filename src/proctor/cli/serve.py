@@ -14,7 +14,7 @@ from rich.text import Text
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.processors import spec_behind
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
 from proctor.config.flags import parse_flags
 from proctor.config.help import section_tables, settings_table
@@ -32,6 +32,7 @@ from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu
 from proctor.store.identity import policy_code, policy_identity
+from proctor.types import BenchmarkSpec, Task
 
 _USAGE = """Offer a policy to others over openpi's protocol.
 
@@ -140,7 +141,7 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
     settings = build_settings(tree)
     if settings.policy.python is not None:
         python = settings.policy.python
-        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor.cli serve ...")
+        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor serve ...")
     return settings, serving
 
 

@@ -12,7 +12,6 @@ from math import ceil
 
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.make import make_benchmark
-from proctor.benchmarks.protocol import Task
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
 from proctor.cluster.fleet import Fleet, Member, News
@@ -23,11 +22,11 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import TICK
-from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Ledger
+from proctor.engine.job import Ending
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
+from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.machine.scratch import scratch_folder
 from proctor.plan import Plan
@@ -35,7 +34,9 @@ from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
 from proctor.store.videos import file_name
+from proctor.types import Task
 
 SETTLING_SECONDS = 60.0
 """How long a run that could begin waits for the other nodes, so that they have a say in what its identity is."""

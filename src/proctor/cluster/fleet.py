@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proctor.benchmarks.protocol import Episode, EpisodeKey
 from proctor.cluster.mail import Mail
 from proctor.cluster.node import Node, Order
 from proctor.config.settings import LimitSettings, PolicySettings
@@ -20,6 +19,7 @@ from proctor.engine.site import Settled
 from proctor.engine.waiting import wait_readable
 from proctor.engine.watchdog import Stillness
 from proctor.errors import RunError
+from proctor.types import Episode, EpisodeKey
 
 LOOK_SECONDS = 1.0
 NEWS_SECONDS = 0.5

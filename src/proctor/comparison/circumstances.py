@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from proctor.benchmarks.protocol import Task
 from proctor.comparison.runs import StoredRun
 from proctor.store.identity import Identity, differences
+from proctor.types import Task
 
 # What a policy is, and how it is fitted to the benchmark, differs on purpose; pairing sees to tasks and seeds.
 _EXPECTED = ("policy", "rename_map", "tasks", "spec", "seed")

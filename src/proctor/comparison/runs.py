@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from proctor.benchmarks.protocol import Task
 from proctor.config.files import read_run_settings
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder
@@ -22,6 +21,7 @@ from proctor.store.outcomes import SUCCESS, Outcomes
 from proctor.store.reading import read_outcomes
 from proctor.store.run_directory import DATABASE
 from proctor.store.videos import video_file
+from proctor.types import Task
 
 _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.types import BenchmarkSpec
 
 _ENDLESS = 1e30
 """A bound beyond it is none: nobody means to reach the largest float."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proctor.benchmarks.protocol import Task
 from proctor.conformance.introduction import Introduction
 from proctor.conformance.playing import Seen
 from proctor.conformance.results import CheckResult, judged
 from proctor.conformance.subject import Subject
 from proctor.report.console import count
+from proctor.types import Task
 
 _MOST_WORDS = 500
 

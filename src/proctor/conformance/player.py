@@ -15,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import processors_for, spec_behind
-from proctor.benchmarks.protocol import NO_LOOK, Benchmark, Episode, Look, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
 from proctor.conformance.actions import actions, wild_actions
 from proctor.conformance.drawings import DrawingCounter
@@ -30,6 +30,7 @@ from proctor.engine.rollout import LocalActor, View, run_episode
 from proctor.engine.worker import Stage
 from proctor.errors import ProctorError, UsageError
 from proctor.policies.protocol import Policy
+from proctor.types import NO_LOOK, Episode, Look, Task
 
 _ATTEMPTS = 3
 """Episodes in which a policy may try to reach success."""

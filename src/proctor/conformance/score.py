@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from proctor.benchmarks.protocol import Episode, Task
+from proctor.types import Episode, Task
 
 FIRST = "first"
 AGAIN = "again"

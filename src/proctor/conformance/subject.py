@@ -8,12 +8,13 @@ from itertools import zip_longest
 
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.make import make_benchmark
-from proctor.benchmarks.protocol import Benchmark, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.conformance.score import ALL, Extent
 from proctor.errors import UsageError, check_known
 from proctor.policies.protocol import Policy
+from proctor.types import Task
 
 MOST_TASKS = 3
 

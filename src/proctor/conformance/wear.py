@@ -12,8 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import NO_LOOK, Benchmark, Episode, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.conformance.actions import actions
+from proctor.types import NO_LOOK, Episode, Task
 
 _PATIENCE = 1.0
 """Seconds that threads and processes are given to end."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.events import RunStart, Watcher
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Ledger
+from proctor.engine.job import Ending
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
 from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
+from proctor.events import RunStart, Watcher
 from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
@@ -32,6 +32,7 @@ from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords, read_episodes
 from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
+from proctor.store.schema import Ledger
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from proctor.benchmarks.protocol import Episode
+from proctor.types import Episode
 
 
 class Feed:

@@ -17,7 +17,6 @@ from functools import partial
 import msgpack
 
 from proctor.benchmarks.processors import named_processors, spec_behind
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.blame import described
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
@@ -29,6 +28,7 @@ from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
+from proctor.types import BenchmarkSpec, Episode, Observation
 
 CELL_BYTES = 64
 MOST_LANES = 63

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.benchmarks.processors import processors_for
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode
+from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.coordinator import TICK
-from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger, stored_path
+from proctor.engine.job import Ending, Job, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import EpisodeQueue, task_key
@@ -28,10 +27,12 @@ from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
 from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
+from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
+from proctor.types import BenchmarkSpec, Episode
 
 
 def run_inline(
@@ -55,11 +56,11 @@ def run_inline(
                 with interrupts.abruptly():
                     record = replace(inline.play(episode), attempts=1 + failures[episode])
             except Interrupted:
-                table.write([], [], [Running(episode.key, inline.steps)])
+                table.write([], [], [RunningEpisode(episode.key, inline.steps)])
                 return Ending(stopped_by=interrupts.first)
             except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
-                table.write([], [], [Running(episode.key, inline.steps)])
+                table.write([], [], [RunningEpisode(episode.key, inline.steps)])
                 return Ending(error=error)
             except (VideoError, RecordingError) as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))

@@ -7,20 +7,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import Settings
 from proctor.engine.bell import Bell
 from proctor.engine.coordinator import Coordinator
-from proctor.engine.events import Watcher
 from proctor.engine.feed import Feed
 from proctor.engine.hosts import HostThread
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger
+from proctor.engine.job import Ending, Job
 from proctor.engine.placement import Crew, crew_size
 from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.site import Settled, Staff
+from proctor.events import Watcher
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
@@ -29,6 +28,8 @@ from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
+from proctor.types import Episode, Task
 
 
 class ThisMachine:

@@ -13,7 +13,6 @@ from proctor.benchmarks.facts import learn
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
 from proctor.benchmarks.make import make_benchmark
 from proctor.benchmarks.processors import processors_for, spec_behind
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
@@ -46,6 +45,7 @@ from proctor.store.identity import (
     policy_code,
     policy_identity,
 )
+from proctor.types import BenchmarkSpec
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Episode
 from proctor.config.settings import MOST_EPISODES
 from proctor.plan import Plan
+from proctor.types import Episode
 
 TaskKey = tuple[str, int]
 

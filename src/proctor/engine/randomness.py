@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-from proctor.benchmarks.protocol import Episode
+from proctor.types import Episode
 
 
 def episode_generator(episode: Episode) -> np.random.Generator:

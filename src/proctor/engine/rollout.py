@@ -10,16 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import (
-    NO_LOOK,
-    BenchmarkSpec,
-    Episode,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    as_flag,
-)
+from proctor.benchmarks.protocol import Simulator
 from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
 from proctor.engine.seat import Seat, all_finite, answer, looked_at
@@ -27,8 +18,8 @@ from proctor.engine.transport import Phase
 from proctor.engine.windows import Windows
 from proctor.errors import BenchmarkError, SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.records import EpisodeRecord
-from proctor.store.rewards import pack_rewards
+from proctor.store.schema import EpisodeRecord, pack_rewards
+from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, as_flag
 
 
 class Actor(Protocol):

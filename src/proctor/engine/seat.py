@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Observation
 from proctor.blame import frames_of, named
 from proctor.engine.randomness import episode_generator
 from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError
 from proctor.policies.protocol import Policy, PolicySpec
+from proctor.types import BenchmarkSpec, Episode, Observation
 
 
 class Seat:

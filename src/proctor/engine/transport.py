@@ -26,9 +26,9 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Observation
 from proctor.engine.bell import Bell
 from proctor.errors import PolicyLostError, RunError, SimulatorError
+from proctor.types import Observation
 
 REQUEST_BYTES = 256 << 20
 RESPONSE_BYTES = 16 << 20

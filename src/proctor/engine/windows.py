@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proctor.benchmarks.protocol import Observation
 from proctor.policies.protocol import Window
+from proctor.types import Observation
 
 
 class Windows:

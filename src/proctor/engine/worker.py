@@ -16,7 +16,7 @@ import msgpack
 from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Observation, Simulator
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
@@ -29,7 +29,8 @@ from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import BenchmarkSpec, Episode, Observation
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.coordinator import TICK
-from proctor.engine.events import Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.tally import Tally
 from proctor.errors import ProctorError, RunError
+from proctor.events import Watcher
 from proctor.parallel.shard import Event, ShardProcess, ShardRecipe, judge
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 LATE = 30.0
 """Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.config.files import CONFIG_FILE
-from proctor.config.interpreter import package_environment
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
-from proctor.engine.events import RunStart, Watcher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
 from proctor.errors import ProctorError, UsageError
+from proctor.events import RunStart, Watcher
+from proctor.installation import package_environment
 from proctor.machine.programs import Interrupted
 from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish

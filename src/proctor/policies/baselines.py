@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec
 
 _ENDLESS = 1e30
 """A bound beyond it is none: nobody means to reach the largest float."""

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Observation, Task
 from proctor.config.registry import path_of
 from proctor.config.settings import PolicySettings
+from proctor.types import BenchmarkSpec, Observation, Task
 
 Window = tuple[Observation, ...]
 """One observation per offset of the spec, oldest first. Before the start, the first one is repeated."""

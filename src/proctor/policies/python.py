@@ -19,12 +19,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.config.contents import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Task
 
 LIVE = "live:"
 """How the settings of a run name a policy that was an object of the caller's."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode, Look, Observation, Outcome
 from proctor.errors import SimulatorError
 from proctor.recording.clips import ClipWriter
 from proctor.recording.schema import (
@@ -30,7 +29,8 @@ from proctor.recording.schema import (
     step_columns,
 )
 from proctor.recording.statistics import ImageStats
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"
 PART = ".part"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.types import BenchmarkSpec
 
 ACTION, REWARD, SUCCESS, DONE = "action", "next.reward", "next.success", "next.done"
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, clip, open_below, read_json
 from proctor.recording.clips import Clip
 from proctor.recording.recorder import PIECE, STEPS
 from proctor.recording.schema import Column
 from proctor.recording.statistics import NAMES, Stats
+from proctor.types import EpisodeKey
 
 Digests = tuple[str | None, str | None]
 """Those of an episode: of its physics, and of its pixels."""

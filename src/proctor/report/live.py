@@ -17,14 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from proctor.config.settings import Settings
-from proctor.engine.events import Progress as RunProgress
-from proctor.engine.events import RunStart, Watcher
+from proctor.events import Progress as RunProgress
+from proctor.events import RunStart, Watcher
 from proctor.report.console import PatientConsole, count, printable
 from proctor.report.stream import Stream
 from proctor.results import reporting, task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import SUCCESS
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 _MOST_TASKS = 12
 _PLAIN_SECONDS = 5.0

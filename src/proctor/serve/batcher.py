@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Episode
 from proctor.engine.seat import Seat, answer
 from proctor.policies.protocol import Policy
 from proctor.serve.session import Question, Refused, Session
+from proctor.types import Episode
 
 
 class Answer(NamedTuple):

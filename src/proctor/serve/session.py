@@ -13,12 +13,12 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature, Observation, Task
 from proctor.engine.seat import Seat, all_finite, looked_at
 from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
 from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW
+from proctor.types import BenchmarkSpec, Feature, Observation, Task
 
 PROMPT, RESET = "prompt", "reset"
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from proctor.benchmarks.protocol import EpisodeKey
 from proctor.errors import StoreError
 from proctor.files import clip, is_below, open_below
+from proctor.types import EpisodeKey
 
 _MOST_NAME = 240
 

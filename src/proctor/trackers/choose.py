@@ -16,10 +16,10 @@ from proctor.config.settings import Settings
 from proctor.config.trackers import TRACKERS, tracker_names
 from proctor.config.wire import to_plain
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.events import Progress, RunStart, Watcher
 from proctor.errors import ProctorError, UsageError
+from proctor.events import Progress, RunStart, Watcher
 from proctor.files import read_json
-from proctor.store.atomic import write_json
+from proctor.store.filesystem import write_json
 from proctor.store.run_directory import SHARD_DIRECTORIES
 from proctor.store.videos import file_name
 from proctor.trackers.reporter import Reporter

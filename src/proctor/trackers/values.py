@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.engine.evaluation import Evaluation
-from proctor.engine.events import Progress
+from proctor.events import Progress
 from proctor.results import task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import SUCCESS

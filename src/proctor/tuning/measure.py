@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.benchmarks.gl import Renderer, candidates, try_backend
-from proctor.benchmarks.protocol import Task
 from proctor.config.settings import PolicySettings, Settings
 from proctor.engine.hosts import Host, HostProcess
 from proctor.engine.interrupts import Interrupts
@@ -21,6 +20,7 @@ from proctor.machine.processes import cpu_seconds
 from proctor.policies.protocol import Cost, Pass, PolicySpec
 from proctor.store.identity import policy_code, policy_identity
 from proctor.tuning.probe import Probe, Stretch
+from proctor.types import Task
 
 BATCHES = (8, 16, 32, 64)
 """Rows in a forward pass that are tried on a GPU."""

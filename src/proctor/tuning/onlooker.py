@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.policies.baselines import ActionSampler
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec
 
 
 class Onlooker(Policy):

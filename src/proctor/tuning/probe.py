@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from proctor.benchmarks.protocol import Episode, Task
 from proctor.config.settings import LimitSettings
 from proctor.engine.crew import Worker, WorkerRecipe
 from proctor.engine.hosts import Host, HostProcess
@@ -21,7 +20,8 @@ from proctor.errors import PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
+from proctor.types import Episode, Task
 
 _POLITE_SECONDS = 2.0
 _SPANS = ("simulate", "draw", "wait")

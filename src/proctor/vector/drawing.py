@@ -6,8 +6,9 @@ import os
 from functools import lru_cache
 
 from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec
+from proctor.benchmarks.protocol import Benchmark
 from proctor.errors import NoPicturesError
+from proctor.types import BenchmarkSpec
 
 
 def gl_variables(benchmark: Benchmark, spec: BenchmarkSpec) -> dict[str, str]:

@@ -12,9 +12,10 @@ from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import make_simulator
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Episode, Look, Outcome, Simulator, Task
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
+from proctor.types import BenchmarkSpec, Episode, Look, Outcome, Task
 from proctor.vector.counting import EpisodeCount
 from proctor.vector.drawing import choose_gl_here
 from proctor.vector.spaces import action_space, arranged, observation_space, places

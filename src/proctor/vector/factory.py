@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from proctor.benchmarks.protocol import Benchmark, BenchmarkSpec, Task
+from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
+from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
     from proctor.vector.env import SimulatorEnv

@@ -14,10 +14,10 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from proctor.benchmarks.protocol import BenchmarkSpec
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import STEADY
 from proctor.errors import SimulatorError
+from proctor.machine.processes import describe_exit
+from proctor.types import BenchmarkSpec
 from proctor.vector.drawing import gl_variables
 from proctor.vector.factory import EnvFactory
 from proctor.vector.lazy import AUTORESET, Lazy

@@ -10,7 +10,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from proctor.benchmarks.protocol import BenchmarkSpec
+from proctor.types import BenchmarkSpec
 from proctor.vector.env import metadata_of
 from proctor.vector.factory import EnvFactory
 from proctor.vector.spaces import action_space, observation_space

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature
 from proctor.errors import UsageError
+from proctor.types import BenchmarkSpec, Feature
 
 Place = tuple[str, ...]
 """Where a feature is in a Gymnasium observation: a key, or a key in a dict of cameras."""

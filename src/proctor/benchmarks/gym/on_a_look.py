@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.gym.spaces import IMAGE
-from proctor.benchmarks.protocol import Look
+from proctor.types import Look
 
 
 class PushTOnALook(gymnasium.Wrapper):  # type: ignore[misc]

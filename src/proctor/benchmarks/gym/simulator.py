@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from proctor.benchmarks.gym.free_camera import FreeCamera
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
 from proctor.benchmarks.pictures import is_picture
-from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 from proctor.errors import PolicyError, SimulatorError
+from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 
 
 @dataclass(frozen=True)

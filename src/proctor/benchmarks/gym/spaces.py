@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Feature
 from proctor.errors import UsageError
+from proctor.types import Feature
 
 STATE, IMAGE, IMAGES, ENVIRONMENT_STATE = (
     "observation.state",

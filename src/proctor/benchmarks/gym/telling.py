@@ -14,8 +14,8 @@ from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
 from proctor.benchmarks.gym.opening import Opening, open_env
 from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
 from proctor.benchmarks.pictures import is_picture
-from proctor.benchmarks.protocol import Feature
 from proctor.errors import UsageError
+from proctor.types import Feature
 
 _ENGINES = {
     "mujoco": "mujoco",

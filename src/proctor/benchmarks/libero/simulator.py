@@ -15,8 +15,8 @@ from proctor.benchmarks.libero.cameras import CameraGate, scene_camera
 from proctor.benchmarks.libero.initial_states import read_initial_states
 from proctor.benchmarks.libero.package import import_libero, no_debugger
 from proctor.benchmarks.libero.state import robot_state
-from proctor.benchmarks.protocol import NO_LOOK, Episode, Look, Observation, Outcome, Task
 from proctor.errors import SimulatorError
+from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, Task
 
 SETTLE_STEPS = 10
 """Steps in which nothing is done, so that objects come to rest; they are not the episode's."""

@@ -18,7 +18,7 @@ from proctor.benchmarks.metaworld.benchmark import (
     MetaWorldSettings,
     one_hot_tasks,
 )
-from proctor.benchmarks.protocol import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
+from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
 
 _CORNER2 = 2
 _CORNER2_POSITION = (0.75, 0.075, 0.7)

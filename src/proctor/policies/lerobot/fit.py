@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Feature
 from proctor.errors import UsageError
+from proctor.types import BenchmarkSpec, Feature
 
 _TOLERATES_MISSING = "empty_cameras"
 """Configs with this field belong to policies that do without a camera they were trained with."""

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Observation
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.graph import Ask, Recording
 from proctor.policies.lerobot.state import copy_of
 from proctor.policies.lerobot.ways import ACTION
+from proctor.types import Observation
 
 
 class Kit:

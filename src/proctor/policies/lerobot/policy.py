@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
     from proctor.policies.lerobot.checkpoint import Loaded

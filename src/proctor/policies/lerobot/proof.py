@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Observation
 from proctor.policies.lerobot.forward import Draws, Forward, Row
 from proctor.policies.lerobot.kit import Kit
 from proctor.policies.lerobot.randomness import CannotSplit, EpisodeRandomness, HiddenDraw, own_generators
 from proctor.policies.lerobot.state import State, difference, state_of
 from proctor.policies.lerobot.ways import Chunk, OwnCopy
 from proctor.policies.protocol import Window
+from proctor.types import BenchmarkSpec, Observation
 
 _LONGEST_CHUNK = 400
 _PASSES = 4

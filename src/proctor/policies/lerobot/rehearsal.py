@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from proctor.benchmarks.protocol import BenchmarkSpec
 from proctor.machine.cores import usable_cores
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.forward import Forward, Kits
@@ -28,6 +27,7 @@ from proctor.policies.lerobot.randomness import CannotSplit
 from proctor.policies.lerobot.state import shared_part, weights_of
 from proctor.policies.lerobot.ways import Chunk, Ensemble, OwnCopy, Way
 from proctor.policies.protocol import Cost, Pass
+from proctor.types import BenchmarkSpec
 
 _EPISODES = 2
 _GPU_BATCH = 16

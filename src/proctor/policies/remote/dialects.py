@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.policies.remote.connection import Connection, garbage
+from proctor.types import BenchmarkSpec, Task
 
 Metadata = dict[str, Any]
 Message = dict[str, Any]

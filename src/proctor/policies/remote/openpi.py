@@ -6,10 +6,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.policies.remote.connection import Connection, garbage
 from proctor.policies.remote.dialects import Message, Metadata, actions_in
+from proctor.types import BenchmarkSpec, Task
 
 
 class OpenPi:

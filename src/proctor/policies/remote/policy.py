@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Observation, Task
 from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
+from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, Unreachable
@@ -27,6 +27,7 @@ from proctor.policies.remote.dialects import Dialect, Message, Metadata, Wire
 from proctor.policies.remote.openpi import OpenPi
 from proctor.policies.remote.served import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
 from proctor.policies.remote.vla_eval import VlaEval
+from proctor.types import BenchmarkSpec, Observation, Task
 
 _LANES = 16
 """Asks that may be under way at once where one process asks for all episodes: they only wait."""
@@ -84,7 +85,7 @@ class RemotePolicy(Policy):
     def check_installed(cls) -> None:
         """Say how to get what connects to a server."""
         if importlib.util.find_spec("websockets") is None:
-            raise UsageError("a policy server needs the package websockets. Run: pip install 'proctor[remote]'")
+            raise missing_package("a policy server", "websockets", "remote")
 
     def __init__(self, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> None:
         if not settings.path:

@@ -12,11 +12,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 import proctor
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.errors import PolicyError, PolicyLostError
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.policies.remote.connection import Connection, garbage, last_line
 from proctor.policies.remote.dialects import Message, Metadata, actions_in
+from proctor.types import BenchmarkSpec, Task
 
 PROTOCOL_VERSION = 1
 

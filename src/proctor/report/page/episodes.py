@@ -12,14 +12,14 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from proctor.benchmarks.protocol import Episode
 from proctor.files import read_descriptor
 from proctor.report.page.choice import MOST_CARDS, MOST_ROWS, episodes_for_curves, outcome, worst_first
 from proctor.report.page.figures import RewardLine, reward_panel, tidy
 from proctor.report.page.run import Run
 from proctor.store.outcomes import FAILURE, Kind
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.store.videos import open_video, video_file
+from proctor.types import Episode
 
 SHOWN_PANELS = 12
 MOST_EMBEDDED = 256 << 20

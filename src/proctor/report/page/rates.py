@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from proctor.benchmarks.protocol import Task
 from proctor.report.page.run import Run
 from proctor.results import Result, TaskKey, task_key
 from proctor.stats.intervals import Estimate
 from proctor.stats.macro import stratified
 from proctor.stats.steps import StepCurve, curve_of_successes
 from proctor.store.outcomes import FAILURE, SUCCESS
+from proctor.types import Task
 
 
 def average_over_tasks(run: Run) -> Estimate | None:

@@ -15,8 +15,8 @@ from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from proctor.benchmarks.metaworld.benchmark import ENVIRONMENT_STATE, IMAGE, STATE, MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import Episode
 from proctor.policies.expert import ExpertPolicy
+from proctor.types import Episode
 
 SIDE = 64
 TASK = "reach-v3"

@@ -18,19 +18,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import (
-    NO_LOOK,
-    Benchmark,
-    BenchmarkSpec,
-    Episode,
-    Feature,
-    Look,
-    Observation,
-    Outcome,
-    Simulator,
-    Task,
-)
+from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, EnvSettings
+from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 STATE, IMAGE = "observation.state", "observation.image"
 

@@ -24,7 +24,7 @@ from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings
 from proctor.benchmarks.libero.package import import_libero
 from proctor.benchmarks.libero.simulator import LiberoSimulator
 from proctor.benchmarks.libero.tasks import suites
-from proctor.benchmarks.protocol import NO_LOOK, Episode
+from proctor.types import NO_LOOK, Episode
 
 STEPS, EVERY, SIZE, SEED = 50, 10, 64, 1000
 IMAGES = {"agentview_image": "observation.images.image", "robot0_eye_in_hand_image": "observation.images.image2"}

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.protocol import Task
 from proctor.plan import make_plan, shard_of
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, Shard
+from proctor.store.schema import EpisodeRecord
+from proctor.types import Task
 
 Outcomes = Mapping[str, Sequence[bool | None]]
 """By task ("name" or "group/name"), what each episode came to: success, failure, or `None` for an error."""

@@ -18,11 +18,11 @@ from lerobot.scripts.lerobot_eval import rollout
 
 from lerobot_checkpoints import SIDE
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
-from proctor.benchmarks.protocol import BenchmarkSpec, Episode
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.engine.randomness import episode_generator
 from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
+from proctor.types import BenchmarkSpec, Episode
 
 STEPS = 36
 

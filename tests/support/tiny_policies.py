@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.protocol import BenchmarkSpec, Task
 from proctor.config.settings import PolicySettings
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Task
 
 
 class Thoughtful(Policy):

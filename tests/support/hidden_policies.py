@@ -15,8 +15,8 @@ from lerobot.utils.import_utils import register_third_party_plugins
 
 from lerobot_checkpoints import ACTION_FEATURES
 from lerobot_runs import load
-from proctor.benchmarks.protocol import Task
 from proctor.policies.protocol import Policy
+from proctor.types import Task
 
 STATE = "observation.state"
 STEPS = 40
