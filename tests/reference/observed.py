@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -24,6 +25,8 @@ from reference.runs import Command, Run
 
 HERE = Path(__file__).resolve().parent
 WORLD, EXPECTED = HERE / "world", HERE / "expected"
+# The code that the expected files are from has `python -m proctor.cli`.
+PROGRAM = "proctor" if importlib.util.find_spec("proctor.__main__") else "proctor.cli"
 LAST_LINES = 40
 TIMEOUT = 240
 WIDTH = 420  # an episode fits
@@ -118,7 +121,7 @@ def _call(
     out, err = folder / f"{number}.out", folder / f"{number}.err"
     with out.open("w") as to, err.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "proctor.cli", *arguments],
+            [sys.executable, "-m", PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=to,
             stderr=errors,
