@@ -14,8 +14,8 @@ import proctor
 from harness import TESTS
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.errors import ProctorError, UsageError
-from proctor.vector.batch import batch_size
 from proctor.vector.hub import HubId, _load, _normalised, parse_hub_id
+from proctor.vector.make import batch_size
 from tiny_vectors import tiny
 
 
