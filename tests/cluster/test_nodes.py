@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness import (
-    TESTS,
+    SUPPORT,
     Digests,
     descendants,
     digests,
@@ -28,9 +28,9 @@ from harness import (
 from raylets import Raylets, is_engine
 from tiny_policies import aside
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
 
-PATIENT = f"{TESTS / 'tiny_policies.py'}:Patient"
+PATIENT = f"{SUPPORT / 'tiny_policies.py'}:Patient"
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -131,7 +131,7 @@ def test_a_killed_driver_takes_everything_on_the_nodes_along_and_the_same_comman
 def test_a_policy_that_raises_ends_the_run_and_the_traceback_comes_to_the_driver(
     raylets: Raylets, tmp_path: Path
 ) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs.how": "raise"}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs.how": "raise"}
     done = run_cli("eval", *flags(raylets.tree(tmp_path / "run", policy=policy)))
     assert done.returncode == 1, done.stderr
     assert re.search(r"I cannot see.* \(node \S+ \([0-9a-f]{8}\), logs in \S+\)", done.stderr)
@@ -144,7 +144,7 @@ def test_ray_on_this_machine_gets_the_files_that_a_policy_needs(tmp_path: Path, 
     weights, note = tmp_path / "weights.bin", tmp_path / "note"
     weights.write_text("heavy")
     kwargs = {"weights": str(weights), "note": aside(note)}
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Weighted", "kwargs": kwargs}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Weighted", "kwargs": kwargs}
     run_tiny(tmp_path / "run", n_episodes=1, policy=policy)
     assert note.read_text() == f"{weights}\nheavy"
     tree = tiny_tree(

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Benchmark
-from proctor.config.interpreter import describe_exit, package_environment
 from proctor.errors import NoPicturesError
+from proctor.installation import package_environment
+from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
 from proctor.types import BenchmarkSpec
 

@@ -9,6 +9,7 @@ from proctor.config.settings import Settings
 from proctor.engine.evaluation import Evaluation, Evaluator, evaluate_settings, run_directory
 from proctor.errors import UsageError
 from proctor.events import Watcher
+from proctor.installation import missing_package
 from proctor.policies.protocol import Policy
 
 
@@ -25,7 +26,7 @@ def evaluate_anywhere(
             "give file.py:Name, which is sent to the nodes."
         )
     if importlib.util.find_spec("ray") is None:
-        raise UsageError(f"--cluster.address={address} needs Ray. Run: pip install 'proctor[ray]'")
+        raise missing_package(f"--cluster.address={address}", "ray", "ray")
     from proctor.cluster.driver import Nodes
 
     directory = run_directory(settings)

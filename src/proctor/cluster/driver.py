@@ -22,7 +22,7 @@ from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.coordinator import TICK
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Ledger
+from proctor.engine.job import Ending
 from proctor.engine.site import Settled, Staff
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.events import Watcher
@@ -33,6 +33,7 @@ from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
 from proctor.store.videos import file_name
 from proctor.types import Task
 

@@ -11,16 +11,15 @@ from math import ceil
 from proctor.cluster.fleet import Member
 from proctor.cluster.mail import Mail
 from proctor.engine.coordinator import TICK
-from proctor.engine.job import Ledger
 from proctor.engine.queue import EpisodeQueue, task_key
 from proctor.engine.tally import Tally
 from proctor.errors import StoreError
 from proctor.events import Watcher
 from proctor.plan import Plan
-from proctor.store.atomic import write_bytes
+from proctor.store.filesystem import write_bytes
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.videos import video_place
 from proctor.types import Episode, EpisodeKey
 
@@ -157,8 +156,8 @@ class HandOut:
         """Store how far the episodes are that were cut short."""
         self._ledger.write([], [], self._in_flight())
 
-    def _in_flight(self) -> list[Running]:
-        return [Running(key, steps) for key, steps in self._running.items()]
+    def _in_flight(self) -> list[RunningEpisode]:
+        return [RunningEpisode(key, steps) for key, steps in self._running.items()]
 
     def _attempt(self, key: EpisodeKey, reason: str, member: Member, worker: int) -> Attempt:
         self._tries[key] += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proctor.engine.site import Settled
 from proctor.errors import ProctorError
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 
 
@@ -40,7 +40,7 @@ class Mail:
     begun: list[EpisodeKey] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningEpisode] = field(default_factory=list)
     workers: int = 0
     busy: int = 0
     steps: int = 0
@@ -70,14 +70,14 @@ class Mailbox:
         with self._urgently():
             self._mail.begun.append(key)
 
-    def results(self, results: list[Result], attempts: list[Attempt], running: list[Running]) -> None:
+    def results(self, results: list[Result], attempts: list[Attempt], running: list[RunningEpisode]) -> None:
         """Tell what ended, and how far the others are at that moment."""
         with self._urgently():
             self._mail.results += results
             self._mail.attempts += attempts
             self._mail.running = running
 
-    def standing(self, workers: int, busy: int, steps: int, running: list[Running]) -> None:
+    def standing(self, workers: int, busy: int, steps: int, running: list[RunningEpisode]) -> None:
         """Tell how it goes; that can wait."""
         with self._news:
             self._mail.workers, self._mail.busy, self._mail.steps = workers, busy, steps

@@ -25,7 +25,7 @@ from proctor.machine.programs import Interrupted
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.videos import video_place
 from proctor.types import Episode
 
@@ -119,13 +119,13 @@ class Node:
         return Leaving(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
 
 
-class _Post:
+class _Post(Ledger):
     """The ledger of a node: it keeps nothing and sends everything."""
 
     def __init__(self, mailbox: Mailbox, folder: NodeFolder) -> None:
         self._mailbox, self._folder = mailbox, folder
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningEpisode]:
         """The same of what was started."""
         return []
 
@@ -133,7 +133,7 @@ class _Post:
         self,
         records: Iterable[EpisodeRecord],
         attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
+        running: Iterable[RunningEpisode] = (),
     ) -> None:
         """Send results, with their videos."""
         results = [Result(record, self._video(record)) for record in records]

@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker
 from proctor.engine.feed import Feed
 from proctor.engine.headcount import Headcount, Moment
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger, stored_path
+from proctor.engine.job import Ending, Job, stored_path
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.queue import EpisodeQueue
 from proctor.engine.tally import SHORT_EPISODE, Tally
@@ -27,8 +26,8 @@ from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
-from proctor.machine.processes import cpu_seconds
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.machine.processes import cpu_seconds, describe_exit
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 
 TICK = 0.25
@@ -64,7 +63,7 @@ class Coordinator:
         self._host_deaths = 0
         self._records: list[EpisodeRecord] = []
         self._attempts: list[Attempt] = []
-        self._cut_short: list[Running] = []
+        self._cut_short: list[RunningEpisode] = []
         self._error: ProctorError | None = None
         self._stop_deadline: float | None = None
         self._startup = sum(host.startup for host in hosts)
@@ -422,7 +421,7 @@ class Coordinator:
             for watcher in self._watchers:
                 watcher.episode(record)
 
-    def _running(self) -> list[Running]:
+    def _running(self) -> list[RunningEpisode]:
         """Return which episodes are in flight, and how far each is."""
         found = (*(worker.running() for worker in self._workers.values()), *self._cut_short)
         # Of those that have not begun there is nothing to tell.

@@ -14,7 +14,7 @@ from typing import Any
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Ledger
+from proctor.engine.job import Ending
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
@@ -32,6 +32,7 @@ from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords, read_episodes
 from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
+from proctor.store.schema import Ledger
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.coordinator import TICK
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger, stored_path
+from proctor.engine.job import Ending, Job, stored_path
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import EpisodeQueue, task_key
@@ -31,7 +31,7 @@ from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import BenchmarkSpec, Episode
 
 
@@ -56,11 +56,11 @@ def run_inline(
                 with interrupts.abruptly():
                     record = replace(inline.play(episode), attempts=1 + failures[episode])
             except Interrupted:
-                table.write([], [], [Running(episode.key, inline.steps)])
+                table.write([], [], [RunningEpisode(episode.key, inline.steps)])
                 return Ending(stopped_by=interrupts.first)
             except RunError as error:
                 traceback.print_exc()  # whoever runs inline is looking for exactly this
-                table.write([], [], [Running(episode.key, inline.steps)])
+                table.write([], [], [RunningEpisode(episode.key, inline.steps)])
                 return Ending(error=error)
             except (VideoError, RecordingError) as error:
                 return Ending(error=StoreError(f"{error}. Free some space, then run the same command again."))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.crew import WorkerRecipe
@@ -14,26 +13,7 @@ from proctor.engine.placement import Crew
 from proctor.errors import ProctorError
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.types import Episode
-
-
-class Ledger(Protocol):
-    """Where results go: the run's table, or a node's way to it."""
-
-    def running(self) -> list[Running]:
-        """Return every episode that was started before and has not ended, with how far it had come."""
-
-    def write(
-        self,
-        records: Iterable[EpisodeRecord],
-        attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
-    ) -> None:
-        """Keep results for good, and which episodes are in flight at this moment."""
-
-    def check(self) -> None:
-        """Raise `RunGoneError` if what would be kept now is lost. Cheap: it is asked every second."""
 
 
 @dataclass(frozen=True)

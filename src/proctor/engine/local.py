@@ -14,7 +14,7 @@ from proctor.engine.feed import Feed
 from proctor.engine.hosts import HostThread
 from proctor.engine.inline import run_inline
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger
+from proctor.engine.job import Ending, Job
 from proctor.engine.placement import Crew, crew_size
 from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.engine.rollout import LocalActor
@@ -28,6 +28,7 @@ from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
 from proctor.types import Episode, Task
 
 

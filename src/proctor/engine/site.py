@@ -7,11 +7,12 @@ from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Ledger
+from proctor.engine.job import Ending
 from proctor.events import Watcher
 from proctor.plan import Plan
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
+from proctor.store.schema import Ledger
 from proctor.types import Task
 
 

@@ -21,7 +21,6 @@ from proctor.config.contents import by_content
 from proctor.config.settings import Settings
 from proctor.config.stopping import rival, wanted_precision
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ledger
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
@@ -29,8 +28,8 @@ from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
-from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 
 
@@ -212,13 +211,13 @@ _SUCCESS: Mapping[int, bool | None] = {0: None, ERROR: None, UNKNOWN: None, FAIL
 """What a state says to a rule: an error, and a task that does not report success, say nothing."""
 
 
-class RuledLedger:
+class RuledLedger(Ledger):
     """A ledger that ends the run when a rule is satisfied by what was stored."""
 
     def __init__(self, ledger: Ledger, rules: StopRules, interrupts: Interrupts) -> None:
         self._ledger, self._rules, self._interrupts = ledger, rules, interrupts
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningEpisode]:
         """Return what was started before and has not ended."""
         return self._ledger.running()
 
@@ -226,7 +225,7 @@ class RuledLedger:
         self,
         records: Iterable[EpisodeRecord],
         attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
+        running: Iterable[RunningEpisode] = (),
     ) -> None:
         """Keep results for good, then ask the rules."""
         records = list(records)

@@ -12,6 +12,7 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError
+from proctor.installation import missing_package
 from proctor.machine.cores import usable_cores
 from proctor.vector.hub import make_hub_env, parse_hub_id
 
@@ -74,7 +75,6 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
     facts = learn(path, settings)
     benchmark = make_benchmark(path, settings)
     spec = spec_behind(benchmark.get_env_processors(), facts.spec)
-    from proctor.vector.env import EnvFactory
     from proctor.vector.vector_env import AsyncSimulators, SyncSimulators
 
     kind = AsyncSimulators if use_async_envs and n_envs > 1 else SyncSimulators
@@ -88,7 +88,7 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
 
 def _check_gymnasium() -> None:
     if importlib.util.find_spec("gymnasium") is None:
-        raise UsageError("vector environments need the package gymnasium. Run: pip install 'proctor[vector]'")
+        raise missing_package("a vector environment", "gymnasium", "vector")
 
 
 _MOST = 64

@@ -17,9 +17,9 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_space
 
 from proctor.benchmarks.rendering import gl_variables
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import STEADY
 from proctor.errors import SimulatorError
+from proctor.machine.processes import describe_exit
 from proctor.types import BenchmarkSpec
 from proctor.vector.env import EnvFactory, metadata_of
 from proctor.vector.spaces import action_space, observation_space
