@@ -75,6 +75,7 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
     facts = learn(path, settings)
     benchmark = make_benchmark(path, settings)
     spec = spec_behind(benchmark.get_env_processors(), facts.spec)
+    from proctor.vector.env import EnvFactory
     from proctor.vector.vector_env import AsyncSimulators, SyncSimulators
 
     kind = AsyncSimulators if use_async_envs and n_envs > 1 else SyncSimulators
