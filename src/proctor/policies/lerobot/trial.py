@@ -1,9 +1,9 @@
 """Before the first episode: find out, on made-up observations, how a policy may be asked.
 
 Nothing is believed from a policy's type. LeRobot's own loop (preprocess, `select_action`, postprocess, at every
-step) is run for two episodes, each on a copy of its own, over several forward passes. The quickest way is taken
-that, asked for both in turns, acts the same bit for bit and leaves everything in the same state (`proof`). So are
-the largest batch whose rows do not influence each other, and lanes that do not either.
+step) is run for two episodes, each on a copy of its own, over several forward passes. The quickest
+strategy is taken that, asked for both in turns, acts the same bit for bit and leaves everything in the same state
+(`proof`). So are the largest batch whose rows do not influence each other, and lanes that do not either.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import Any
 import torch
 
 from proctor.machine.cores import usable_cores
-from proctor.policies.lerobot.checkpoint import Loaded
-from proctor.policies.lerobot.forward import Forward, Kits
-from proctor.policies.lerobot.kit import Kit
-from proctor.policies.lerobot.proof import MadeUp, OwnLoop, own_loop, proved
-from proctor.policies.lerobot.randomness import CannotSplit
+from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
+from proctor.policies.lerobot.lane_resources import LanePool, LaneResources
+from proctor.policies.lerobot.proof import ReferenceEpisode, SyntheticInputs, prove, reference_episode
+from proctor.policies.lerobot.randomness import InseparableDraw
 from proctor.policies.lerobot.state import shared_part, weights_of
-from proctor.policies.lerobot.ways import Chunk, Ensemble, OwnCopy, Way
+from proctor.policies.lerobot.strategies import Chunk, Ensemble, Forward, OwnCopy, Strategy
 from proctor.policies.protocol import Cost, Pass
 from proctor.types import BenchmarkSpec
 
@@ -35,7 +34,7 @@ _GPU_LANES = 2
 _TIMED_PASSES = 7
 
 
-class WritesWeights(Exception):
+class WeightWrite(Exception):
     """The policy changed parameters while it acted: what was loaded is not what was saved any more."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -44,27 +43,27 @@ class WritesWeights(Exception):
 
 
 @dataclass
-class Rehearsal:
-    """What the rehearsal came to."""
+class PolicyTrial:
+    """What was found out of a policy before its first episode."""
 
     forward: Forward
     lanes: int
     cost: Cost | None
-    make_up: MadeUp
+    synthetic: SyntheticInputs
     reproducible: bool
     notes: list[str] = field(default_factory=list)
 
 
-def rehearse(
-    loaded: Loaded,
+def run_trial(
+    loaded: LoadedCheckpoint,
     environment: tuple[Any, Any],
     benchmark: BenchmarkSpec,
     keys: Sequence[str],
     batch_size: int,
     started: float,
     written: Collection[str] = (),
-) -> Rehearsal:
-    """Find way, randomness, batch and lanes.
+) -> PolicyTrial:
+    """Find strategy, randomness, batch and lanes.
 
     Args:
         loaded: the policy and its processors.
@@ -76,32 +75,36 @@ def rehearse(
         written: parameters that the policy is known to write to.
 
     Raises:
-        WritesWeights: it writes to others; it has to be loaded again.
+        WeightWrite: it writes to others; it has to be loaded again.
     """
-    make_up = MadeUp(benchmark, keys)
-    kits = Kits(lambda: Kit(loaded, environment, written))
+    synthetic = SyntheticInputs(benchmark, keys)
+    pool = LanePool(lambda: LaneResources(loaded, environment, written))
     weights = weights_of(loaded.policy)
-    loops = [own_loop(kits.new(), loaded.device, make_up, episode) for episode in range(_EPISODES)]
-    forward, is_proved, notes = _choose_way(loaded, kits, make_up, loops, written)
+    loops = [reference_episode(pool.new(), loaded.device, synthetic, episode) for episode in range(_EPISODES)]
+    forward, is_proved, notes = _choose_strategy(loaded, pool, synthetic, loops, written)
     after = weights_of(loaded.policy)
     if changed := {name for name, total in weights.items() if after[name] != total}:
-        raise WritesWeights(changed)
+        raise WeightWrite(changed)
     on_gpu = loaded.device.type == "cuda"
-    notes += _choose_rows(forward, make_up, batch_size or (_GPU_BATCH if on_gpu else 1))
+    notes += _choose_rows(forward, synthetic, batch_size or (_GPU_BATCH if on_gpu else 1))
     if on_gpu:
-        forward = _recorded_if_equal(forward, make_up)
-    lanes, act, side_by_side = _choose_lanes(forward, make_up, on_gpu)
+        forward = _recorded_if_equal(forward, synthetic)
+    lanes, act, side_by_side = _choose_lanes(forward, synthetic, on_gpu)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     cost = None if on_gpu else Cost(time.monotonic() - started, act, side_by_side, memory)
-    return Rehearsal(forward, lanes, cost, make_up, is_proved, notes)
+    return PolicyTrial(forward, lanes, cost, synthetic, is_proved, notes)
 
 
-def _choose_way(
-    loaded: Loaded, kits: Kits, make_up: MadeUp, loops: Sequence[OwnLoop], written: Collection[str]
+def _choose_strategy(
+    loaded: LoadedCheckpoint,
+    pool: LanePool,
+    synthetic: SyntheticInputs,
+    loops: Sequence[ReferenceEpisode],
+    written: Collection[str],
 ) -> tuple[Forward, bool, list[str]]:
-    """Return the quickest way that is proved to act as LeRobot's loop, whether one was, and what to tell."""
+    """Return the quickest strategy that is proved to act as LeRobot's loop, whether one was, and what to tell."""
     config = loaded.policy.config
-    candidates: list[Way] = []
+    candidates: list[Strategy] = []
     reason = "a forward pass does not always give the same number of actions"
     if written:
         reason = f"it writes to its own weights: {min(written)}"
@@ -109,16 +112,16 @@ def _choose_way(
         candidates.append(Ensemble(loaded.policy))
     elif loops[0].steps is not None:
         candidates.append(Chunk(config, loops[0].steps))
-    for way in candidates:
-        forward, reason = proved(Forward(kits, loaded.device, way), make_up, loops)
+    for strategy in candidates:
+        forward, reason = prove(Forward(pool, loaded.device, strategy), synthetic, loops)
         if forward is not None:
-            return _with_whole_chunks(forward, make_up), True, []
-    slow = Forward(kits, loaded.device, OwnCopy())
+            return _with_whole_chunks(forward, synthetic), True, []
+    slow = Forward(pool, loaded.device, OwnCopy())
     note = (
         f"{config.type}: every episode gets a copy of the policy of its own and is drawn at every step, one "
         f"episode per forward pass, which is slower ({reason})"
     )
-    forward, doubt = proved(slow, make_up, loops)
+    forward, doubt = prove(slow, synthetic, loops)
     if forward is not None:
         return forward, True, [note]
     doubt_note = (
@@ -128,10 +131,10 @@ def _choose_way(
     return slow, False, [note, doubt_note]
 
 
-def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
+def _with_whole_chunks(forward: Forward, synthetic: SyntheticInputs) -> Forward:
     """Post-process whole chunks where that gives the bits of one step at a time."""
     whole = dataclasses.replace(forward, whole_chunks=True)
-    window = [make_up.window(0, forward.way.offsets)]
+    window = [synthetic.window(0, forward.strategy.offsets)]
     try:
         same = (
             whole(window, [whole.begin(_EPISODES)])[0].tobytes()
@@ -142,17 +145,17 @@ def _with_whole_chunks(forward: Forward, make_up: MadeUp) -> Forward:
     return whole if same else forward
 
 
-def _choose_rows(forward: Forward, make_up: MadeUp, wanted: int) -> list[str]:
+def _choose_rows(forward: Forward, synthetic: SyntheticInputs, wanted: int) -> list[str]:
     """Set the largest batch, up to `wanted`, in which no row depends on its neighbours or its place."""
-    if isinstance(forward.way, OwnCopy) or forward.draws == "process":
+    if isinstance(forward.strategy, OwnCopy) or forward.draws == "process":
         return []
     rows = wanted
     while rows > 1:
         forward.rows = rows
         try:
-            if _rows_are_independent(forward, make_up, rows):
+            if _rows_are_independent(forward, synthetic, rows):
                 break
-        except (CannotSplit, torch.OutOfMemoryError):
+        except (InseparableDraw, torch.OutOfMemoryError):
             pass
         rows //= 2
     forward.rows = rows
@@ -161,9 +164,9 @@ def _choose_rows(forward: Forward, make_up: MadeUp, wanted: int) -> list[str]:
     return [f"batches of {rows} instead of {wanted}: in larger ones a row's actions depend on the others"]
 
 
-def _rows_are_independent(forward: Forward, make_up: MadeUp, rows: int) -> bool:
+def _rows_are_independent(forward: Forward, synthetic: SyntheticInputs, rows: int) -> bool:
     def ask(order: Sequence[int]) -> list[bytes]:
-        windows = [make_up.window(0, forward.way.offsets, episode) for episode in order]
+        windows = [synthetic.window(0, forward.strategy.offsets, episode) for episode in order]
         return [chunk.tobytes() for chunk in forward(windows, [forward.begin(seed) for seed in order])]
 
     first = list(range(rows))
@@ -178,38 +181,38 @@ def _rows_are_independent(forward: Forward, make_up: MadeUp, rows: int) -> bool:
     )
 
 
-def _recorded_if_equal(forward: Forward, make_up: MadeUp) -> Forward:
-    """Replay recorded passes where that works at all and gives the same bits, on every lane's kit."""
-    if not isinstance(forward.way, Chunk) or forward.draws != "none":
+def _recorded_if_equal(forward: Forward, synthetic: SyntheticInputs) -> Forward:
+    """Replay recorded passes where that works at all and gives the same bits, on every lane."""
+    if not isinstance(forward.strategy, Chunk) or forward.draws != "none":
         return forward
     recorded = dataclasses.replace(forward, recorded=True)
     episodes = range(2 * forward.rows)
 
     def ask(one: Forward, first: int) -> list[bytes]:
         order = [episodes[first + place] for place in range(forward.rows)]
-        windows = [make_up.window(first, one.way.offsets, episode) for episode in order]
+        windows = [synthetic.window(first, one.strategy.offsets, episode) for episode in order]
         return [chunk.tobytes() for chunk in one(windows, [one.begin(seed) for seed in order])]
 
     expected = [ask(forward, first) for first in (0, 1, forward.rows)]
-    with forward.kits.several(_GPU_LANES) as kits:
-        for kit in kits:
-            alone = dataclasses.replace(recorded, kits=Kits(lambda kit=kit: kit))  # type: ignore[misc]
+    with forward.pool.several(_GPU_LANES) as pool:
+        for lane in pool:
+            alone = dataclasses.replace(recorded, pool=LanePool(lambda lane=lane: lane))  # type: ignore[misc]
             try:
                 same = [ask(alone, first) for first in (0, 1, forward.rows)] == expected
             except Exception:
                 same = False  # it does what cannot be recorded: waits for the device, draws, branches on values
             if not same:
-                for each in kits:
+                for each in pool:
                     each.forget_recording()
                 return forward
     return recorded
 
 
-def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int, float, float]:
+def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) -> tuple[int, float, float]:
     """Return how many calls may run side by side, what one costs, and how much work all get done meanwhile."""
 
     def ask(episode: int) -> bytes:
-        window = make_up.window(0, forward.way.offsets, episode)
+        window = synthetic.window(0, forward.strategy.offsets, episode)
         return forward([window], [forward.begin(episode)])[0].tobytes()
 
     expected, begun = [ask(0)], time.monotonic()
@@ -217,15 +220,15 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
     single = time.monotonic() - begun
     if on_gpu:
         # What an episode remembers lies on the device; only one stream may use it.
-        lanes = _GPU_LANES if isinstance(forward.way, Chunk) and forward.draws != "process" else 1
+        lanes = _GPU_LANES if isinstance(forward.strategy, Chunk) and forward.draws != "process" else 1
     else:
         lanes = 1 if forward.draws == "process" else usable_cores()
-    if lanes == 1 or _lanes_meet(forward.kits):
+    if lanes == 1 or _lanes_meet(forward.pool):
         return 1, single, 1.0
     expected += [ask(episode) for episode in range(2, lanes)]
     with ThreadPoolExecutor(lanes) as pool:
         try:
-            list(pool.map(ask, range(lanes)))  # each thread's first pass makes its kit
+            list(pool.map(ask, range(lanes)))  # each thread's first pass makes its resources
             begun = time.monotonic()
             same = list(pool.map(ask, range(lanes))) == expected
         except Exception:
@@ -234,34 +237,34 @@ def _choose_lanes(forward: Forward, make_up: MadeUp, on_gpu: bool) -> tuple[int,
     return (lanes, single, max(1.0, lanes * single / together)) if same else (1, single, 1.0)
 
 
-def _lanes_meet(kits: Kits) -> bool:
+def _lanes_meet(pool: LanePool) -> bool:
     """Whether two lanes hold something that both could change: then one pass at a time."""
-    with kits.several(2) as (one, other):
+    with pool.several(2) as (one, other):
         return shared_part((one.policy, one.processors), (other.policy, other.processors)) is not None
 
 
-def measure_passes(found: Rehearsal, sizes: Sequence[int]) -> list[Pass]:
-    """Return what full batches take, of the sizes whose rows are independent; the rehearsed one always is."""
+def measure_passes(found: PolicyTrial, sizes: Sequence[int]) -> list[Pass]:
+    """Return what full batches take, of the sizes whose rows are independent; the one of the trial always is."""
     on_gpu = found.forward.device.type == "cuda"
-    one_at_a_time = isinstance(found.forward.way, OwnCopy) or found.forward.draws == "process"
+    one_at_a_time = isinstance(found.forward.strategy, OwnCopy) or found.forward.draws == "process"
     wanted = sorted({*sizes, found.forward.rows}) if on_gpu and not one_at_a_time else [found.forward.rows]
     passes = []
     for rows in wanted:
-        # Other kits: recordings and staging memory have the shape of their batch.
-        forward = dataclasses.replace(found.forward, rows=rows, recorded=False, kits=found.forward.kits.more())
+        # Another pool: recordings and staging memory have the shape of their batch.
+        forward = dataclasses.replace(found.forward, rows=rows, recorded=False, pool=found.forward.pool.more())
         try:
-            if rows > 1 and not _rows_are_independent(forward, found.make_up, rows):
+            if rows > 1 and not _rows_are_independent(forward, found.synthetic, rows):
                 continue
             if on_gpu:
-                forward = _recorded_if_equal(forward, found.make_up)
-            passes.append(_timed(forward, found.make_up, found.lanes))
-        except (CannotSplit, torch.OutOfMemoryError):
+                forward = _recorded_if_equal(forward, found.synthetic)
+            passes.append(_timed(forward, found.synthetic, found.lanes))
+        except (InseparableDraw, torch.OutOfMemoryError):
             break
     return passes
 
 
-def _timed(forward: Forward, make_up: MadeUp, lanes: int) -> Pass:
-    windows = [make_up.window(0, forward.way.offsets, episode) for episode in range(forward.rows)]
+def _timed(forward: Forward, synthetic: SyntheticInputs, lanes: int) -> Pass:
+    windows = [synthetic.window(0, forward.strategy.offsets, episode) for episode in range(forward.rows)]
 
     def ask(_: int) -> float:
         begun = time.monotonic()
@@ -271,7 +274,7 @@ def _timed(forward: Forward, make_up: MadeUp, lanes: int) -> Pass:
     ask(0)
     alone = sorted(ask(turn) for turn in range(_TIMED_PASSES))[_TIMED_PASSES // 2]
     with ThreadPoolExecutor(lanes) as pool:
-        list(pool.map(ask, range(lanes)))  # each thread's first pass makes its kit
+        list(pool.map(ask, range(lanes)))  # each thread's first pass makes its resources
         begun = time.monotonic()
         list(pool.map(ask, range(_TIMED_PASSES * lanes)))
         busy = (time.monotonic() - begun) / (_TIMED_PASSES * lanes)

@@ -1,7 +1,7 @@
-"""PushT and ALOHA, drawn on a look only. Imported in workers.
+"""Gymnasium environments that draw only what is looked at. Imported in workers.
 
-Both draw at the end of every step, whether anybody looks or not. Drawing reads the state and changes nothing, so
-it can be left out; where it is done, it is their own code that does it.
+PushT and ALOHA draw at the end of every step, whether anybody looks or not. Drawing reads the state and changes
+nothing, so it can be left out; where it is done, it is their own code that does it.
 """
 
 from __future__ import annotations
@@ -76,3 +76,25 @@ class AlohaOnALook(gymnasium.Wrapper):  # type: ignore[misc]
         """Free physics and GL, which the environment itself never does."""
         self.unwrapped._env.close()
         super().close()
+
+
+class FreeCamera:
+    """Holds the camera of an environment that has one; of others it does nothing."""
+
+    def __init__(self, env: Any) -> None:
+        renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+        known = all(hasattr(renderer, name) for name in ("data", "_get_viewer", "_set_cam_config"))
+        self._renderer = renderer if known and env.render_mode == "rgb_array" else None
+        self._middle: Any = None
+
+    def aim(self) -> None:
+        """Remember where the middle is; call it after every reset."""
+        if self._renderer is not None:
+            self._middle = np.median(self._renderer.data.geom_xpos, axis=0)
+
+    def hold(self) -> None:
+        """Look there; call it before every frame."""
+        if self._renderer is not None:
+            viewer = self._renderer._get_viewer("rgb_array")
+            viewer.cam.lookat[:] = self._middle
+            self._renderer._set_cam_config()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
-from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.gym.open_env import Opening, open_env
 from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
-from proctor.benchmarks.pictures import is_picture
+from proctor.benchmarks.rendering import is_picture
 from proctor.errors import UsageError
 from proctor.types import Feature
 

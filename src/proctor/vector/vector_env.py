@@ -1,4 +1,4 @@
-"""A vector environment in processes of its own."""
+"""Vector environments in the caller's process and in processes of their own; nothing is built before a reset."""
 
 from __future__ import annotations
 
@@ -11,16 +11,102 @@ from multiprocessing import forkserver
 from queue import Empty
 from typing import Any
 
-from gymnasium.vector import AsyncVectorEnv
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.utils import batch_space
 
+from proctor.benchmarks.rendering import gl_variables
 from proctor.engine.child import STEADY
 from proctor.errors import SimulatorError
 from proctor.machine.processes import describe_exit
 from proctor.types import BenchmarkSpec
-from proctor.vector.drawing import gl_variables
-from proctor.vector.factory import EnvFactory
-from proctor.vector.lazy import AUTORESET, Lazy
+from proctor.vector.env import EnvFactory, metadata_of
+from proctor.vector.spaces import action_space, observation_space
+
+AUTORESET = AutoresetMode.NEXT_STEP
+"""Gymnasium's own, and LeRobot's for Meta-World and LIBERO: an episode's last observation and frame are seen."""
+
+
+class Lazy:
+    """Base of both kinds: nothing is built before the first reset, and nothing is left after a close."""
+
+    factories: Sequence[EnvFactory]
+    num_envs: int
+    closed: bool
+    _open = False
+
+    def _announce(self, factories: Sequence[EnvFactory]) -> None:
+        self.factories = tuple(factories)
+        benchmark, spec = factories[0].load(), BenchmarkSpec.from_wire(factories[0].spec)
+        self.num_envs = len(factories)
+        self.metadata = {**metadata_of(benchmark), "autoreset_mode": AUTORESET}
+        self.render_mode = "rgb_array"
+        self.single_observation_space = observation_space(spec)
+        self.observation_space = observation_space(spec, self.num_envs)
+        self.single_action_space = action_space(spec)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Let Gymnasium's own constructor run, and keep the spaces: their owner may have seeded them."""
+        names = ("single_observation_space", "observation_space", "single_action_space", "action_space")
+        kept = {name: getattr(self, name) for name in names}
+        self.closed = False
+        yield
+        vars(self).update(kept)
+        self._open = True
+
+    def _answer(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Answer for environments of which none has begun: none needs a simulator for it."""
+        found = [factory().get_wrapper_attr(name) for factory in self.factories]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.factories[0].task['name']}, num_envs={self.num_envs})"
+
+
+class SyncSimulators(Lazy, SyncVectorEnv):  # type: ignore[misc]
+    """Environments in this process, stepped one after the other."""
+
+    def __init__(self, factories: Sequence[EnvFactory]) -> None:
+        self._announce(factories)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode in each; the first reset builds the simulators."""
+        if not self._open:
+            with self._opening():
+                SyncVectorEnv.__init__(self, self.factories, autoreset_mode=AUTORESET)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> Any:
+        """Step each once."""
+        self._check_open()
+        return super().step(actions)
+
+    def render(self) -> Any:
+        """Return a frame of each."""
+        return self.call("render")
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each, or what its method returns."""
+        return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each."""
+        self._check_open()
+        super().set_attr(name, values)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free the simulators; another reset builds new ones."""
+        if self._open:
+            self._open = False
+            super().close_extras(**kwargs)
+
 
 _PATIENCE = 10.0
 """Seconds that a worker gets to free its simulator before it is killed."""

@@ -1,15 +1,16 @@
-"""From a simulator's arrays to a network's tensors and back: what one lane needs for itself.
+"""What one lane needs for itself, from a simulator's arrays to a network's tensors and back.
 
 Policies and processors keep state (a scheduler its step, a tokenizer its padding, a relative action the state it
-is relative to), so every lane has its own, which share nothing but parameters. On a GPU a lane also has a stream
-and page-locked memory: its copies run while another lane's forward pass does, and images are converted and
-normalised on the device.
+is relative to), so every lane has its own, which share nothing but parameters. On a GPU a lane also has a stream,
+page-locked memory and a recorded pass: its copies run while another lane's forward pass does, and images are
+converted and normalised on the device.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Sequence
+import queue
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -17,14 +18,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proctor.policies.lerobot.checkpoint import Loaded
-from proctor.policies.lerobot.graph import Ask, Recording
+from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
 from proctor.policies.lerobot.state import copy_of
-from proctor.policies.lerobot.ways import ACTION
 from proctor.types import Observation
 
+Batch = dict[str, Any]
+Ask = Callable[[Sequence[Batch]], Any]
+ACTION = "action"
 
-class Kit:
+_WARM_UP = 3
+
+
+class LaneResources:
     """A lane's own policy, processors, stream and staging memory.
 
     Args:
@@ -33,7 +38,9 @@ class Kit:
         written: parameters that the policy writes to, by name; these are not shared.
     """
 
-    def __init__(self, loaded: Loaded, environment: tuple[Any, Any], written: Collection[str] = ()) -> None:
+    def __init__(
+        self, loaded: LoadedCheckpoint, environment: tuple[Any, Any], written: Collection[str] = ()
+    ) -> None:
         self.policy = copy_of(loaded.policy, written)
         # Together: a step of one may refer to a step of the other.
         self._pre, self._post, (self._env_pre, self._env_post) = copy.deepcopy(
@@ -43,7 +50,7 @@ class Kit:
         self._use_amp = bool(getattr(loaded.policy.config, "use_amp", False))
         self._stream = torch.cuda.Stream(loaded.device) if loaded.device.type == "cuda" else None
         self._staged: dict[str, torch.Tensor] = {}
-        self._recording: Recording | None = None
+        self._recording: PassRecording | None = None
 
     @property
     def processors(self) -> tuple[Any, ...]:
@@ -78,7 +85,7 @@ class Kit:
     def replay(self, ask: Ask, window: Sequence[dict[str, Any]]) -> Any:
         """Run a forward pass by its recording, which the first call makes."""
         if self._recording is None:
-            self._recording = Recording(ask, window, self._device)
+            self._recording = PassRecording(ask, window, self._device)
         return self._recording(window)
 
     def forget_recording(self) -> None:
@@ -120,6 +127,40 @@ class Kit:
         return tensor
 
 
+class LanePool:
+    """The resources that no lane is using right now; more are made when all are in use."""
+
+    def __init__(self, make: Callable[[], LaneResources]) -> None:
+        self._make = make
+        self._free: queue.SimpleQueue[LaneResources] = queue.SimpleQueue()
+
+    def new(self) -> LaneResources:
+        """Return resources that nobody has used or will use."""
+        return self._make()
+
+    def more(self) -> LanePool:
+        """Return a pool of the same make, of which nothing has been used yet."""
+        return LanePool(self._make)
+
+    @contextmanager
+    def several(self, count: int) -> Iterator[list[LaneResources]]:
+        """Take the resources of that many lanes at once."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.one()) for _ in range(count)]
+
+    @contextmanager
+    def one(self) -> Iterator[LaneResources]:
+        """Take one lane's resources for a while."""
+        try:
+            lane = self._free.get_nowait()
+        except queue.Empty:
+            lane = self._make()
+        try:
+            yield lane
+        finally:
+            self._free.put(lane)
+
+
 def environment_processors(benchmark: str, config: Any) -> tuple[Any, Any]:
     """Return LeRobot's processors between this environment and this policy, without what a simulator did already.
 
@@ -138,3 +179,37 @@ def environment_processors(benchmark: str, config: Any) -> tuple[Any, Any]:
         return PolicyProcessorPipeline(steps=[]), PolicyProcessorPipeline(steps=[])
     pre.steps = [step for step in pre.steps if type(step).__name__ != "LiberoProcessorStep"]
     return pre, post
+
+
+class PassRecording:
+    """One forward pass as a CUDA graph, on tensors of its own; replays read new values from them.
+
+    A small network on a large GPU spends most of its time in launching kernels, and keeps drawing processes
+    waiting meanwhile. Batches have one shape, so the pass can be recorded: one launch instead of hundreds. It is
+    used only if the trial finds that replays give the bits of the pass itself.
+    """
+
+    def __init__(self, ask: Ask, window: Sequence[Batch], device: Any) -> None:
+        self._inputs = [_with_own_tensors(batch) for batch in window]
+        self._graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.current_stream(device)
+        # What a network makes by itself, it makes on the device: a copy from the host cannot be recorded.
+        with torch.device(device):
+            for _ in range(_WARM_UP):
+                ask(self._inputs)
+            stream.synchronize()
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+                self._output = ask(self._inputs)
+
+    def __call__(self, window: Sequence[Batch]) -> Any:
+        """Return the pass's output for new inputs; the next replay overwrites it."""
+        for own, given in zip(self._inputs, window, strict=True):
+            for key, tensor in own.items():
+                if isinstance(tensor, torch.Tensor):
+                    tensor.copy_(given[key])
+        self._graph.replay()
+        return self._output
+
+
+def _with_own_tensors(batch: Batch) -> Batch:
+    return {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()}

@@ -1,8 +1,9 @@
-"""Which GL draws: tried for real, in a process of its own, before the first simulator starts.
+"""Who draws: the one seam between simulators and what makes their pictures.
 
-`MUJOCO_GL` has to be set before MuJoCo's first import, and a GL library must not be loaded into the
-coordinator; so the trial runs as `python -m proctor.benchmarks.gl`. It draws a frame, because there are
-contexts that open and have no renderer, and answers with the renderer's name.
+Which GL works is tried for real, in a process of its own, before the first simulator starts. `MUJOCO_GL` has to be
+set before MuJoCo's first import, and a GL library must not be loaded into the coordinator; so the trial runs as
+`python -m proctor.benchmarks.rendering`. It draws a frame, because there are contexts that open and have no
+renderer, and answers with the renderer's name.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ import json
 import os
 import sys
 import time
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import Benchmark
 from proctor.errors import NoPicturesError
 from proctor.installation import package_environment
 from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
+from proctor.types import BenchmarkSpec
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
@@ -109,7 +117,7 @@ def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> R
 
 def try_backend(backend: str, python: str | None = None) -> Trial:
     """Draw a frame with a backend, in a process of its own."""
-    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.gl"]
+    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.rendering"]
     env = {**os.environ, **package_environment(), **gl_environment(backend)}
     answer = ask_program(command, seconds=_TRIAL_SECONDS, env=env)
     if answer.late:
@@ -156,6 +164,116 @@ def _draw() -> tuple[str, float]:
 
     name = GL.glGetString(GL.GL_RENDERER)
     return (name.decode() if isinstance(name, bytes) else str(name)), milliseconds
+
+
+def gl_variables(benchmark: Benchmark, spec: BenchmarkSpec) -> dict[str, str]:
+    """Return the environment variables that let a process draw this benchmark.
+
+    Raises:
+        NoPicturesError: it shows pictures, and no GL works here.
+    """
+    if not benchmark.uses_gl:
+        return {}
+    try:
+        return _renderer(os.environ.get("MUJOCO_GL")).env
+    except NoPicturesError:
+        if any(feature.drawn for feature in spec.features.values()):
+            raise
+        return NO_GL  # only render() will miss it
+
+
+@lru_cache(maxsize=4)
+def _renderer(_chosen: str | None) -> Renderer:
+    return find_renderer()
+
+
+def choose_gl_here(benchmark: Benchmark, spec: BenchmarkSpec) -> None:
+    """Let this process draw the benchmark, unless its owner has chosen already."""
+    if benchmark.uses_gl and not os.environ.get("MUJOCO_GL"):
+        for name, value in gl_variables(benchmark, spec).items():
+            os.environ.setdefault(name, value)
+
+
+class Turn:
+    """One simulator's turns; a context manager around every call of it, its building and its closing included."""
+
+    def __init__(self) -> None:
+        self._own: Any = None
+        self._callers: Any = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._callers = _current()
+            _make_current(self._own, instead_of=self._callers)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._own = _current()
+            _make_current(self._callers, instead_of=self._own)
+
+
+def _backend() -> str:
+    return os.environ.get("MUJOCO_GL", "").strip().lower()
+
+
+def _current() -> Any:
+    """Return what `_make_current` takes to make this thread's context current again; `None` if there is none."""
+    match _backend():
+        case "egl" if "OpenGL.EGL" in sys.modules:
+            egl = sys.modules["OpenGL.EGL"]
+            egl.eglBindAPI(egl.EGL_OPENGL_API)  # freeing a context falls back to another
+            context = egl.eglGetCurrentContext()
+            if not context:
+                return None
+            surfaces = (egl.eglGetCurrentSurface(egl.EGL_DRAW), egl.eglGetCurrentSurface(egl.EGL_READ))
+            return (egl.eglGetCurrentDisplay(), *surfaces, context)
+        case "osmesa" if "OpenGL.osmesa" in sys.modules:
+            mesa = sys.modules["OpenGL.osmesa"]
+            context = mesa.OSMesaGetCurrentContext()
+            if not context:
+                return None
+            width, height, _, buffer = mesa.OSMesaGetColorBuffer(context)
+            return (context, buffer, mesa.OSMesaGetIntegerv(mesa.OSMESA_TYPE), width, height)
+        case "glfw" if "glfw" in sys.modules:
+            return sys.modules["glfw"].get_current_context() or None
+    return None
+
+
+def _make_current(state: Any, instead_of: Any) -> None:
+    if state is None and instead_of is None:
+        return
+    match _backend():
+        case "egl":
+            egl = sys.modules["OpenGL.EGL"]
+            if state is None:
+                none = (egl.EGL_NO_SURFACE, egl.EGL_NO_SURFACE, egl.EGL_NO_CONTEXT)
+                egl.eglMakeCurrent(instead_of[0], *none)
+            else:
+                egl.eglMakeCurrent(*state)
+        case "osmesa":
+            sys.modules["OpenGL.osmesa"].OSMesaMakeCurrent(*(state or (None, None, 0, 0, 0)))
+        case "glfw":
+            sys.modules["glfw"].make_context_current(state)
+
+
+def is_picture(frame: Any) -> bool:
+    """Whether something is a picture: uint8, height by width, by 1 to 4 channels where they are told apart."""
+    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or 0 in frame.shape:
+        return False
+    return frame.ndim == 2 or (frame.ndim == 3 and frame.shape[2] <= 4)
+
+
+def as_rgb(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture in colour: grey ones have three equal channels, and transparency is left out."""
+    if picture.ndim == 2:
+        picture = picture[..., None]
+    coloured = picture[..., :3] if picture.shape[2] > 2 else picture[..., :1]
+    return np.broadcast_to(coloured, (*picture.shape[:2], 3))
 
 
 if __name__ == "__main__":
