@@ -9,7 +9,7 @@ import pytest
 
 from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.benchmarks import gl
-from proctor.benchmarks.gl import RenderDevice, Renderer, Trial, find_renderer
+from proctor.benchmarks.rendering import RenderDevice, Renderer, Trial, find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation

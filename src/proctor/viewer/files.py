@@ -16,7 +16,6 @@ _TEXT = "text/plain; charset=utf-8"
 # What a run directory holds. A page that somebody put there would run under this address, so there are no pages.
 KINDS = {
     f".{CONTAINER}": MEDIA_TYPE,
-    ".mp4": "video/mp4",
     ".webm": "video/webm",
     ".gif": "image/gif",
     ".png": "image/png",
