@@ -130,7 +130,7 @@ class StoredRun:
 
     @contextmanager
     def table(self) -> Iterator[EpisodeTable]:
-        """Open the run's table for reading. Inside of it, all that is asked of the run is read from the same one."""
+        """Open the run's table for reading; whatever is asked of the run inside is read from the same one."""
         outer: EpisodeTable | None = getattr(self._here, "table", None)
         if outer is not None:
             yield outer
