@@ -11,13 +11,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.results import Aggregate, Results, ScoredRun, TaskKey, task_key
+from proctor.results import Aggregate, ScoredRun, TaskKey, task_key
 from proctor.stats.intervals import CONFIDENCE, INTERVAL, Rate
 from proctor.stats.macro import clustered, stratified
 from proctor.store.filesystem import write_json
-from proctor.store.identity import Identity
 from proctor.store.schema import RESULT_COLUMNS, EpisodeRecord
-from proctor.store.stored_run import MOST_LISTED, StoredRecords
+from proctor.store.stored_run import MOST_LISTED
 from proctor.store.videos import video_place
 
 _LEFT_OUT = (
@@ -28,41 +27,15 @@ _LEFT_OUT = (
 
 def write_eval_info(run: ScoredRun) -> dict[str, Any]:
     """Write the result of a run into its directory; returns what was written. Raises `StoreError`."""
-    identity, shard = run.identity, run.directory.shard
-    info = build_eval_info(
-        run.results,
-        run.records,
-        directory=run.path,
-        wall_seconds=run.wall,
-        startup_seconds=run.startup,
-        versions=_versions(identity),
-        run={
-            "complete": run.complete,
-            "n_planned": len(run.planned),
-            "n_repeated": run.planned.n_repeated,
-            "stopped": run.stopped,
-            "ending": run.ending,
-            "shard": shard and {"id": shard.number, "of": shard.of},
-            "seed": identity["seed"],
-            "reproducible": run.reproducible,
-            "identity": identity,
-        },
-    )
+    with run.table():
+        info = eval_info(run)
     write_json(run.directory.result, info)
     return info
 
 
-def build_eval_info(
-    results: Results,
-    records: StoredRecords,
-    *,
-    directory: Path,
-    wall_seconds: float,
-    startup_seconds: float,
-    versions: dict[str, str],
-    run: dict[str, Any],
-) -> dict[str, Any]:
+def eval_info(run: ScoredRun) -> dict[str, Any]:
     """Return the whole document as plain values."""
+    results, records, identity, shard = run.results, run.records, run.identity, run.directory.shard
     tasks, overall = results.tasks, results.result
     listed: dict[TaskKey, list[EpisodeRecord]] | None = None
     if records.listed:
@@ -79,17 +52,17 @@ def build_eval_info(
             {
                 "task_group": task.group,
                 "task_id": task.task_id,
-                "metrics": _metrics(chosen([task_key(task)]), directory),
+                "metrics": _metrics(chosen([task_key(task)]), run.path),
             }
             for task in tasks
         ],
         "per_group": {
-            group: _aggregate(found[group], chosen(members), directory) for group, members in groups.items()
+            group: _aggregate(found[group], chosen(members), run.path) for group, members in groups.items()
         },
         "overall": {
-            **_aggregate(overall, ordered, directory),
-            "eval_s": wall_seconds,
-            "eval_ep_s": wall_seconds / overall.finished if overall.finished else None,
+            **_aggregate(overall, ordered, run.path),
+            "eval_s": run.wall,
+            "eval_ep_s": run.wall / overall.finished if overall.finished else None,
         },
         "per_episode": ordered and [{key: getattr(record, key) for key in RESULT_COLUMNS} for record in ordered],
         **({} if listed is not None else {"left_out": _LEFT_OUT.format(len(records))}),
@@ -109,9 +82,29 @@ def build_eval_info(
             ],
             "macro": _macro(results.counts() or ()),
         },
-        "timing": _timing(results, wall_seconds, startup_seconds),
-        "versions": versions,
-        "run": {**run, "estimate": _estimate(overall.rate)},
+        "timing": {
+            "wall_s": run.wall,
+            "startup_s": run.startup,
+            **{f"{span}_s": seconds for span, seconds in results.seconds_by_span().items()},
+            "steps": results.steps,
+        },
+        "versions": {
+            **identity["versions"],
+            **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
+            "cpu": identity["machine"]["cpu"],
+        },
+        "run": {
+            "complete": run.complete,
+            "n_planned": len(run.planned),
+            "n_repeated": run.planned.n_repeated,
+            "stopped": run.stopped,
+            "ending": run.ending,
+            "shard": shard and {"id": shard.number, "of": shard.of},
+            "seed": identity["seed"],
+            "reproducible": run.reproducible,
+            "identity": identity,
+            "estimate": _estimate(overall.rate),
+        },
     }
 
 
@@ -125,24 +118,6 @@ def _estimate(rate: Rate) -> dict[str, Any] | None:
         "running": rate.running,
         "undetermined": rate.undetermined,
         "pc_success_ended": 100 * rate.successes / rate.episodes if rate.episodes else None,
-    }
-
-
-def _timing(results: Results, wall_seconds: float, startup_seconds: float) -> dict[str, float]:
-    """Return where the time went: wall seconds, and worker seconds by span."""
-    return {
-        "wall_s": wall_seconds,
-        "startup_s": startup_seconds,
-        **{f"{span}_s": seconds for span, seconds in results.seconds_by_span().items()},
-        "steps": results.steps,
-    }
-
-
-def _versions(identity: Identity) -> dict[str, str]:
-    return {
-        **identity["versions"],
-        **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
-        "cpu": identity["machine"]["cpu"],
     }
 
 

@@ -50,7 +50,7 @@ def _range(one: Aggregate) -> str:
 
 
 def _counts(one: Aggregate) -> str:
-    return f"{one.rate.successes}/{one.rate.episodes}" if one.rate.episodes else str(one.finished)
+    return f"{one.rate.successes}/{one.rate.episodes}" if one.rate.episodes else str(one.finished or "")
 
 
 def _errors(one: Aggregate) -> str:
