@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from proctor.engine.seat import Seat, answer
 from proctor.policies.protocol import Policy
-from proctor.serve.session import Question, Refused, Session
+from proctor.serve.session import ClientSession, Question, Refusal
 from proctor.types import Episode
 
 
-class Answer(NamedTuple):
+class TimedChunk(NamedTuple):
     """A chunk of actions, and the seconds that the policy took for it."""
 
     chunk: NDArray[Any]
@@ -32,9 +32,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    session: Session
+    session: ClientSession
     question: Question
-    future: Future[Answer] = field(default_factory=Future)
+    future: Future[TimedChunk] = field(default_factory=Future)
 
 
 class Batcher:
@@ -68,12 +68,12 @@ class Batcher:
             self._stopped = True
             self._news.notify_all()
 
-    def ask(self, session: Session, question: Question) -> Future[Answer]:
-        """Queue a question. Raises `Refused` when too many wait already."""
+    def ask(self, session: ClientSession, question: Question) -> Future[TimedChunk]:
+        """Queue a question. Raises `Refusal` when too many wait already."""
         request = _Request(session, question)
         with self._news:
             if len(self._waiting) >= self._most:
-                raise Refused(
+                raise Refusal(
                     f"the server is full: {self._most} questions wait already (--queue). "
                     "Ask from fewer places at once, or start it with a larger --queue"
                 )
@@ -112,13 +112,13 @@ class Batcher:
             return
         seconds = time.monotonic() - started
         for (request, _), chunk in zip(seated, chunks, strict=True):
-            request.future.set_result(Answer(chunk, seconds))
+            request.future.set_result(TimedChunk(chunk, seconds))
 
     def _seat(self, request: _Request) -> Seat:
-        opening = request.question.opening
-        if opening is not None:
-            request.session.seat = Seat(self._policy, Episode(opening.task, 0, 0))
-            request.session.seat.generator = opening.generator
+        start = request.question.start
+        if start is not None:
+            request.session.seat = Seat(self._policy, Episode(start.task, 0, 0))
+            request.session.seat.generator = start.generator
         seat = request.session.seat
         assert seat is not None
         if request.question.prompt is not None:
@@ -126,9 +126,9 @@ class Batcher:
         return seat
 
 
-def _told(error: Exception) -> Refused:
+def _told(error: Exception) -> Refusal:
     """Return a policy's error as the client is told it; whoever runs the server sees where it came from."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)  # noqa: T201
     # A server does not know which episode of a run it plays.
     # Its first line: where in this machine's files it happened is nothing for whoever is connected.
-    return Refused(str(error).partition("\n")[0].replace(", episode 0, step", ", step"))
+    return Refusal(str(error).partition("\n")[0].replace(", episode 0, step", ", step"))
