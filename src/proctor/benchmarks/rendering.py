@@ -9,7 +9,6 @@ renderer, and answers with the renderer's name.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -22,9 +21,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.errors import NoPicturesError
-from proctor.installation import package_environment
-from proctor.machine.processes import describe_exit
-from proctor.machine.programs import ask_program
+from proctor.machine.programs import ask_module, reply
 from proctor.types import BenchmarkSpec, Look
 
 BACKENDS = ("egl", "osmesa")
@@ -135,32 +132,24 @@ def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> R
 
 def try_backend(backend: str, python: str | None = None) -> BackendTrial:
     """Draw a frame with a backend, in a process of its own."""
-    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.rendering"]
-    env = {**os.environ, **package_environment(), **gl_environment(backend)}
-    answer = ask_program(command, seconds=_TRIAL_SECONDS, env=env)
+    answer = ask_module(
+        "proctor.benchmarks.rendering", python=python, variables=gl_environment(backend), seconds=_TRIAL_SECONDS
+    )
     if answer.late:
         return BackendTrial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
-    if answer.may_be_well:
-        try:
-            name, milliseconds = json.loads(answer.output.splitlines()[-1])  # drivers may chatter before it
-        except (IndexError, ValueError):
-            return BackendTrial(backend, complaint="ended without an answer")
-        return BackendTrial(backend, name, milliseconds)
-    lines = answer.complaint.strip().splitlines()
-    # Who was killed has not said why; its last words are about something else.
-    spoke = lines and answer.code is not None and answer.code > 0
-    return BackendTrial(backend, complaint=lines[-1] if spoke else describe_exit(answer.code))
+    if answer.reply is not None:
+        return BackendTrial(backend, *answer.reply)
+    return BackendTrial(backend, complaint="ended without an answer" if answer.may_be_well else answer.last_words)
 
 
 def main() -> None:
     """Draw a frame with the backend that the environment names; print the renderer's name and milliseconds."""
     try:
-        answer = json.dumps(_draw_a_frame())
+        answer = _draw_a_frame()
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
         os._exit(1)  # a half-made context complains again when it is collected
-    print(answer, flush=True)  # noqa: T201 - the answer to our parent
-    os._exit(0)  # some drivers crash in their own tear-down, after all is said
+    reply(answer)
 
 
 def _draw_a_frame() -> tuple[str, float]:

@@ -58,7 +58,7 @@ def served_spec(said: Any, settings: RemotePolicySettings, address: Address, lan
     try:
         spec = PolicySpec.from_wire(said["spec"])
         where = {"served_batch": str(spec.batch), "served_identity": str(said["identity"])}
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         version = said.get("version") if isinstance(said, dict) else None
         raise UsageError(
             f"{address} runs Proctor {version}, this is {proctor.__version__}. "
