@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from proctor.benchmarks.gym.benchmark import comma_list
-from proctor.benchmarks.gym.open_env import Opening, open_env
+from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
@@ -57,11 +57,11 @@ class Preset(Benchmark):
     def _simulator(
         self, task: Task, kwargs: dict[str, Any], wrap: Callable[[Any], Any], *metrics: str
     ) -> Simulator:
-        from proctor.benchmarks.gym.simulator import GymSimulator, Reading
+        from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
 
-        opening = Opening(f"{self.package}/{task.name}", (self.package,), kwargs, self.settings.episode_length)
-        reading = Reading(success=("is_success",), metrics=metrics)
-        return GymSimulator(lambda: wrap(open_env(opening)), reading, task.name)
+        recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, self.settings.episode_length)
+        options = GymOptions(success=("is_success",), metrics=metrics)
+        return GymSimulator(lambda: wrap(open_env(recipe)), options, task.name)
 
     def distributions(self) -> Sequence[str]:
         """The package, and the physics beneath it."""

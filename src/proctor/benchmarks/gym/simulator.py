@@ -22,7 +22,7 @@ from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 
 
 @dataclass(frozen=True)
-class Reading:
+class GymOptions:
     """What is read from an environment besides its observation.
 
     Attributes:
@@ -43,12 +43,12 @@ class GymSimulator:
 
     Args:
         open_env: makes the environment.
-        reading: what is read from it.
+        options: what is read from it.
         task: its name, for messages.
     """
 
-    def __init__(self, open_env: Callable[[], Any], reading: Reading, task: str) -> None:
-        self._open, self._reading, self._task = open_env, reading, task
+    def __init__(self, open_env: Callable[[], Any], options: GymOptions, task: str) -> None:
+        self._open, self._options, self._task = open_env, options, task
         self._used = False
         self._look: Look = NO_LOOK
         self._observation: Any = None
@@ -60,11 +60,11 @@ class GymSimulator:
         self._env: Any = self._open()
         self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
         self._form = action_form(self._env.action_space, self._task)
-        self._cameras = GymCameras(self._env, self._reading.render_as, self._task)
+        self._cameras = GymCameras(self._env, self._options.render_as, self._task)
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start an episode. Global generators are seeded too: environments draw from them, against all advice."""
-        if self._reading.fresh and self._used:
+        if self._options.fresh and self._used:
             self._env.close()
             self._set_env()
         self._used, self._episode, self._step = True, episode, 0
@@ -99,14 +99,14 @@ class GymSimulator:
         self._cameras.expect(look)
 
     def _success(self, info: dict[str, Any]) -> bool | None:
-        for name in self._reading.success:
-            told = look_up(info, name)
-            if told is not None:
-                return as_flag(f"info['{name}']", told)
+        for name in self._options.success:
+            flag = look_up(info, name)
+            if flag is not None:
+                return as_flag(f"info['{name}']", flag)
         return None
 
     def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
-        found = {name: look_up(info, name) for name in self._reading.metrics}
+        found = {name: look_up(info, name) for name in self._options.metrics}
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def observe(self) -> Observation:
