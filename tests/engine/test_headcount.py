@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Digests, digests, flags, run_tiny, tiny_tree
-from proctor.engine import coordinator, local
 from proctor.engine import headcount as headcount_module
+from proctor.engine.executors import local, machine
 from proctor.engine.headcount import WINDOW, Headcount, Moment
 from proctor.events import Progress, Watcher
 
@@ -106,7 +106,7 @@ class Counts(Watcher):
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a small machine: with many cores so few episodes would not ask for more workers."""
-    for module in (coordinator, local):
+    for module in (local, machine):
         monkeypatch.setattr(module, "usable_cores", lambda: 2)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proctor.config.settings import LimitSettings, RunSettings
-from proctor.engine.coordinator import TICK
+from proctor.engine.executors.protocol import TICK, Ending
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
 from proctor.engine.tally import Tally
 from proctor.errors import ProctorError, RunError
 from proctor.events import Watcher

@@ -12,8 +12,8 @@ from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
+from proctor.engine.executors.protocol import Ending
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
 from proctor.errors import ProctorError, UsageError

@@ -17,7 +17,7 @@ from proctor.benchmarks.gl import RenderDevice, Renderer, find_renderer
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import crew_size
-from proctor.engine.preparation import Preparation, Ready, Served
+from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
@@ -84,22 +84,21 @@ class Settling:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        preparation.keep_batch(self._stored)
         with ExitStack() as stack:
-            ready = preparation.prepare(stack, interrupts, self._tell, self._find_renderer)
-            self._size_up(ready.served)
-            ready.served.stop(1.0)
-        spec, device = ready.served.spec, getattr(self._settings.policy, "device", None)
+            prepared = preparation.prepare(stack, interrupts, self._tell, self._stored, self._find_renderer)
+            self._size_up(prepared.policy)
+            prepared.policy.stop(1.0)
+        spec, device = prepared.policy.spec, getattr(self._settings.policy, "device", None)
         if spec.fingerprint is None and self._shards > 1:
             raise UsageError(
                 "the policy has no fingerprint, so shards could not be known as parts of one run. "
                 "Use one process: proctor eval"
             )
-        for note in ready.notes:
+        for note in prepared.notes:
             self._tell(note)
         spread = spread_over(self._gpus, self._on_gpu, device)
-        flags = [f"--eval.max_episodes_rendered={ready.videos}"]
-        workers = self._workers(ready)
+        flags = [f"--eval.max_episodes_rendered={prepared.videos}"]
+        workers = self._workers(prepared)
         if self._shards > 1:
             # Not what each finds: shards must not all take all cores.
             flags.append(f"--eval.batch_size={workers}")
@@ -109,27 +108,27 @@ class Settling:
         if hasattr(self._settings.policy, "device") and spread:
             flags.append("--policy.device=cuda")
         return Settled(
-            identity=ready.identity,
+            identity=prepared.identity,
             shards=self._shards,
             workers=workers,
             flags=flags,
-            environment={} if ready.renderer is None else ready.renderer.env,
+            environment={} if prepared.renderer is None else prepared.renderer.env,
             gpus=spread,
-            notes=ready.notes,
+            notes=prepared.notes,
         )
 
-    def _workers(self, ready: Ready) -> int:
+    def _workers(self, prepared: PreparedRun) -> int:
         """Return how many workers a shard begins with: its share of what one process would take."""
         cores, memory = max(1, usable_cores() // self._shards), available_memory() // 2 // self._shards
         files = open_file_limit()
-        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, files, ready.on_gpu).start
+        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, files, prepared.on_gpu).start
 
-    def _size_up(self, served: Served) -> None:
+    def _size_up(self, policy: LoadedPolicy) -> None:
         """Learn what a copy of the policy takes, and decide how many there are to be; once."""
         if self._shards:
             return
-        self._copy_bytes = self._measure(served)
-        self._on_gpu = served.spec.on_gpu or self._copy_bytes > 0
+        self._copy_bytes = self._measure(policy)
+        self._on_gpu = policy.spec.on_gpu or self._copy_bytes > 0
         if self._wish.num_shards is not None:
             self._shards = self._wish.num_shards
         elif len(alike(self._gpus)) > 1 and self._on_gpu:
@@ -138,16 +137,16 @@ class Settling:
             self._shards = 1
             self._tell("one shard: one process uses all cores, and one copy of the policy answers all workers")
 
-    def _measure(self, served: Served) -> int:
+    def _measure(self, policy: LoadedPolicy) -> int:
         """Return the GPU memory that one copy of the policy takes; 0: none, or nobody tells."""
-        if not self._gpus or not served.hosts:
+        if not self._gpus or not policy.hosts:
             return 0
-        told = [memory_of(host.child.process.pid) for host in served.hosts]
+        told = [memory_of(host.child.process.pid) for host in policy.hosts]
         known = sum(bytes_ for bytes_ in told if bytes_ is not None)
         # In a container the driver may not know processes by our numbers.
         return known or max(0, sum(gpu.used for gpu in visible_gpus()) - sum(gpu.used for gpu in self._gpus))
 
-    def _find_renderer(self, served: Served) -> Renderer:
+    def _find_renderer(self, policy: LoadedPolicy) -> Renderer:
         device, stored = self._wish.render_device, (self._stored or {}).get("renderer")
         if device != "auto":
             return find_renderer(self._settings.env.python, device=device)
@@ -156,7 +155,7 @@ class Settling:
             return find_renderer(
                 self._settings.env.python, device="cpu" if Renderer("", stored).software else "gpu"
             )
-        self._size_up(served)
+        self._size_up(policy)
         if fits(self._copy_bytes, self._shards, [gpu.memory - gpu.used for gpu in self._gpus]):
             return find_renderer(self._settings.env.python)
         self._tell(f"{self._shards} copies of the policy fill the GPU's memory: drawing on the CPU")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness import tiny_tree
-from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.config.load import build_settings
 from proctor.config.wire import to_plain
+from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
 
 SOURCE = """
 from proctor.benchmarks.protocol import Benchmark
@@ -49,7 +49,7 @@ def test_a_users_file_travels_with_the_modules_and_packages_beside_it_and_nothin
 def test_settings_name_everything_as_it_lies_on_the_node(tmp_path: Path) -> None:
     settings = build_settings(tiny_tree(tmp_path / "run", policy={"kwargs": {"batch": 2}}))
     sources = pack_sources(settings, tmp_path / "code")
-    tree = Baggage(sources).unpack(to_plain(settings), Path("/node"), tmp_path / "files")
+    tree = Payload(sources).unpack(to_plain(settings), Path("/node"), tmp_path / "files")
     assert tree["policy"]["path"] == "/node/sources/0/tiny_policies.py:Thoughtful"
     assert tree["policy"]["kwargs"] == {"batch": 2}
     assert tree["env"]["type"] == "/node/sources/0/tiny.py:Tiny"
@@ -69,7 +69,7 @@ def test_a_checkpoint_directory_arrives_whole_and_the_policys_path_names_it(
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_bytes(data)
     settings = build_settings(tiny_tree(tmp_path / "run", policy={"path": str(checkpoint)}))
-    baggage = Baggage({}, pack_files(settings))
+    baggage = Payload({}, pack_files(settings))
     tree = baggage.unpack(to_plain(settings), Path("/node"), tmp_path / "files")
     there = Path(tree["policy"]["path"])
     assert there == tmp_path / "files" / "0" / "pretrained_model"

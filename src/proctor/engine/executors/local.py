@@ -1,4 +1,4 @@
-"""The coordinator: an event loop over sockets and pidfds. It owns queue, store and display.
+"""Worker processes of this machine: an event loop over sockets and pidfds, which drives a dispatch.
 
 It holds no model and no simulator, so Ctrl-C, the watchdog and the display answer at once. Everything that
 can happen to a run arrives here as a message, a death, a signal or the passing of time.
@@ -7,36 +7,109 @@ can happen to a run arrives here as a message, a death, a signal or the passing 
 from __future__ import annotations
 
 import selectors
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from proctor.config.interpreter import describe_exit
+from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.child import NO_ROOM
-from proctor.engine.crew import Worker
-from proctor.engine.feed import Feed
+from proctor.engine.crew import Worker, WorkerRecipe
+from proctor.engine.dispatch import Cause, Dispatch, Failure
+from proctor.engine.executors.protocol import TICK, Ending, Ledger, Publisher
 from proctor.engine.headcount import Headcount, Moment
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending, Job, Ledger, stored_path
 from proctor.engine.messages import Channel, Message, as_error
-from proctor.engine.queue import EpisodeQueue
-from proctor.engine.tally import SHORT_EPISODE, Tally
+from proctor.engine.placement import Crew
+from proctor.engine.stopping import StopRules
+from proctor.engine.tally import SHORT_EPISODE
 from proctor.engine.transport import HOST_DIED, now
-from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
+from proctor.errors import RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds
-from proctor.store.records import Attempt, EpisodeRecord, Running
-from proctor.types import Episode, EpisodeKey
+from proctor.plan import Plan
+from proctor.store.outcomes import Outcomes
+from proctor.store.records import EpisodeRecord, Running
+from proctor.types import Episode
 
-TICK = 0.25
 POLITE_SECONDS = 3.0
-CHECK_SECONDS = 1.0
-"""How often it is made sure that the run directory is still there."""
-HOPELESS = 12
-"""Failed attempts, at least, after which a run that has not ended a single episode may be given up."""
+
+
+class Feed:
+    """Episodes that arrive while a run goes on: any thread gives them, the event loop takes them.
+
+    Args:
+        wake: called after every change, so that a loop which waits looks again.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake, self._lock = wake, threading.Lock()
+        self._arrived: list[tuple[Episode, int]] = []
+        self._closed = False
+
+    def give(self, episodes: Iterable[tuple[Episode, int]]) -> None:
+        """Add episodes, and how many of its attempts each has used up."""
+        with self._lock:
+            self._arrived += episodes
+        self._wake()
+
+    def close(self) -> None:
+        """Say that no more will come."""
+        self._closed = True
+        self._wake()
+
+    def pour(self, dispatch: Dispatch) -> None:
+        """Give a dispatch what has arrived since the last call."""
+        closed = self._closed  # asked first: what is given before it is closed is not left behind
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        for episode, attempts in arrived:
+            dispatch.add(episode, attempts)
+        if closed:
+            dispatch.close()
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What is to be run on this machine; everything in it is settled."""
+
+    pending: Plan
+    before: Outcomes
+    """What of the plan had ended already."""
+    crew: Crew
+    recipe: WorkerRecipe
+    eval: RunSettings
+    limits: LimitSettings
+    max_open_tasks: int
+    video_path: Callable[[Episode], Path | None]
+    recording_path: Callable[[Episode], Path | None]
+    on_gpu: bool = False
+    """Whether a GPU draws, or answers for the policy."""
+    place: str = ""
+    """What the names of its workers begin with, where workers of several shards will meet in one run."""
+
+    def dispatch(self, ledger: Ledger, rules: StopRules | None, more: bool = False) -> Dispatch:
+        """Return the state in which the run begins."""
+        return Dispatch(
+            self.before,
+            self.pending,
+            max_attempts=self.eval.max_attempts,
+            max_open_tasks=self.max_open_tasks,
+            cut_short=ledger.running(),
+            rules=rules,
+            logs=str(self.recipe.logs),
+            more=more,
+        )
+
+
+def stored_path(video: Path | None) -> str | None:
+    """Return a video's path relative to its run directory, so that the directory can be moved."""
+    return None if video is None else str(Path(*video.parts[-3:]))
 
 
 class Coordinator:
@@ -44,34 +117,26 @@ class Coordinator:
 
     def __init__(
         self,
-        job: Job,
+        order: RunOrder,
         ledger: Ledger,
         watchers: Sequence[Watcher],
         interrupts: Interrupts,
+        rules: StopRules | None = None,
         hosts: Sequence[Host] = (),
         feed: Feed | None = None,
     ) -> None:
-        self._job, self._ledger, self._watchers, self._interrupts = job, ledger, watchers, interrupts
-        self._feed = feed
+        self._order, self._interrupts, self._feed = order, interrupts, feed
         self._hosts = list(hosts)
-        self._queue = EpisodeQueue(job.plan, job.pending, job.max_open_tasks)
-        self._tally = Tally(job.before, ledger.running())
-        self._headcount = Headcount(*job.crew, usable_cores(), job.on_gpu)
+        self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
+        self._publisher = Publisher(self._dispatch, ledger, watchers)
+        self._headcount = Headcount(*order.crew, usable_cores(), order.on_gpu)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
-        self._failures: Counter[EpisodeKey] = Counter()
-        self._host_losses: Counter[EpisodeKey] = Counter()
-        self._host_deaths = 0
-        self._records: list[EpisodeRecord] = []
-        self._attempts: list[Attempt] = []
         self._cut_short: list[Running] = []
-        self._error: ProctorError | None = None
-        self._stop_deadline: float | None = None
+        self._stop_deadline = float("inf")
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
         self._cores_of_the_gone = 0.0
-        self._looked = self._checked = 0.0
-        self._longest_failure = 0.0
         self._selector = selectors.DefaultSelector()
 
     def serve_live(self, host: HostThread) -> None:
@@ -80,7 +145,7 @@ class Coordinator:
 
     def blame(self, error: RunError) -> None:
         """Take a live policy's error from its thread; the loop sees it at its next turn."""
-        self._error = self._error or error
+        self._dispatch.end(error)
         self._interrupts.wake()
 
     def run(self) -> Ending:
@@ -92,7 +157,7 @@ class Coordinator:
             while True:
                 # Hand out before committing: a worker must not wait for the disk.
                 self._fill()
-                self._flush()
+                self._publisher.publish(self._running)
                 if self._is_over():
                     break
                 for key, _ in self._selector.select(TICK):
@@ -100,39 +165,36 @@ class Coordinator:
                 self._look()
             for worker in list(self._workers.values()):
                 self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
-            self._flush(last=True)
+            self._publisher.publish(self._running, last=True)
             self._show()
         finally:
             self._shut_down()
-        return Ending(
-            self._interrupts.first if self._stop_deadline is not None else None,
-            self._error,
-            self._startup,
-        )
+        stopped_by = self._interrupts.first if self._dispatch.interrupted else None
+        return Ending(stopped_by, self._dispatch.error, self._startup)
 
     # Handing out.
 
     def _fill(self) -> None:
-        if self._error is not None or self._stop_deadline is not None:
+        if self._dispatch.is_ending:
             return
-        for episode in self._feed.take() if self._feed is not None else ():
-            self._queue.put_back(episode)
+        if self._feed is not None:
+            self._feed.pour(self._dispatch)
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
         while len(self._at_work()) < self._headcount.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
-        if self._tally.mean_episode() < SHORT_EPISODE:
+        if self._dispatch.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
-                if len(worker.assigned) == 1 and len(self._queue) > self._headcount.target:
+                if len(worker.assigned) == 1 and self._dispatch.waiting > self._headcount.target:
                     self._assign(worker)
 
     def _at_work(self) -> list[Worker]:
         return [worker for worker in self._workers.values() if not worker.retiring]
 
     def _assign(self, worker: Worker) -> None:
-        limit = self._job.eval.recycle_after
+        limit = self._order.eval.recycle_after
         if worker.retiring:
             return
         if not worker.assigned and len(self._at_work()) > self._headcount.target:
@@ -142,19 +204,18 @@ class Coordinator:
             if not worker.assigned:
                 worker.retire()
             return
-        episode = self._queue.take(worker.held_task)
+        episode = self._dispatch.take(worker.held_task)
         if episode is not None:
             self._give(worker, episode)
 
     def _start_worker(self) -> bool:
-        episode = self._queue.take(None)
+        episode = self._dispatch.take(None)
         if episode is None:
             return False
         try:
-            worker = Worker(self._next_number, self._job.recipe, self._least_busy_host())
+            worker = Worker(self._next_number, self._order.recipe, self._least_busy_host())
         except OSError as error:
-            self._queue.ended(episode)
-            self._queue.put_back(episode)
+            self._dispatch.put_back(episode)
             self._on_no_room(error)
             return False
         self._next_number += 1
@@ -165,27 +226,24 @@ class Coordinator:
         return True
 
     def _give(self, worker: Worker, episode: Episode) -> None:
-        worker.give(episode, self._job.video_path(episode), self._job.recording_path(episode))
-        for watcher in self._watchers:
-            watcher.begun(episode)
+        worker.give(episode, self._order.video_path(episode), self._order.recording_path(episode))
+        self._publisher.begun(episode)
 
     def _on_no_room(self, error: OSError) -> None:
         """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
         there = len(self._at_work())
         if error.errno not in NO_ROOM:
             where = f"{error.filename}: " if error.filename else ""
-            self._error = self._error or StoreError(
-                f"cannot start a worker: {where}{reason(error)}. Mend that, then run the same command again."
+            self._dispatch.end(
+                StoreError(f"cannot start a worker: {where}{reason(error)}. Fix that, then run it again.")
             )
             return
         words = f"no room for another worker ({error.strerror or error})"
         if there:
             self._headcount.be_content(there)
-            self._tell(f"{words}: going on with {there}. {NO_ROOM[error.errno or 0]} for more")
+            self._dispatch.tell(f"{words}: going on with {there}. {NO_ROOM[error.errno or 0]} for more")
         else:
-            self._error = self._error or RunError(
-                f"{words}. {NO_ROOM[error.errno or 0]}, then run the same command again."
-            )
+            self._dispatch.end(RunError(f"{words}. {NO_ROOM[error.errno or 0]}, then run it again."))
 
     def _least_busy_host(self) -> Host | None:
         served = Counter(id(worker.host) for worker in self._workers.values())
@@ -199,7 +257,7 @@ class Coordinator:
         before = worker.finished
         for message in worker.child.channel.receive_all():
             self._on_message(worker, message)
-        if self._stop_deadline is not None and worker.finished > before:
+        if self._dispatch.interrupted and worker.finished > before:
             self._dismiss(worker)  # it has read its next order already, and nobody will wait for that
 
     def _on_message(self, worker: Worker, message: Message) -> None:
@@ -211,13 +269,16 @@ class Coordinator:
             case "simulator_error":
                 worker.verdict = message["reason"]
             case "policy_lost":
-                self._on_policy_lost(worker, message["reason"])
+                if worker.assigned:
+                    lasted, lost = now() - worker.begun, message["reason"]
+                    self._fail(worker.release(), Failure(Cause.POLICY, lost, worker.number, lasted))
             case "policy_error" | "policy_gone" | "benchmark_error" | "changed":
-                self._error = self._error or as_error(message)
+                self._dispatch.end(as_error(message))
             case "video_error":
-                self._error = self._error or StoreError(
-                    f"{message['message']}. Free some space, then run the same command again: "
-                    "finished episodes are kept."
+                self._dispatch.end(
+                    StoreError(
+                        f"{message['message']}. Free some space, then run it again: finished episodes are kept."
+                    )
                 )
             case "closed":
                 # Whoever hangs up without dying is of no use; its pidfd tells the rest.
@@ -229,37 +290,10 @@ class Coordinator:
             worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
             worker.child.kill()
             return
-        episode = worker.release()
-        self._tally.add_build(record.timing["build"])
+        video = self._order.video_path(worker.release())
         worker.finished += 1
-        self._queue.ended(episode)
-        video = self._job.video_path(episode)
-        tries = 1 + self._failures[episode.key] + self._host_losses[episode.key]
-        name = f"{self._job.place}{worker.number}"
-        self._records.append(replace(record, attempts=tries, video_path=stored_path(video), worker=name))
-        self._host_deaths = 0
-
-    def _on_policy_lost(self, worker: Worker, reason: str) -> None:
-        if not worker.assigned:
-            return
-        episode = worker.release()
-        self._queue.ended(episode)
-        self._lose_policy(episode, reason, worker.number)
-
-    def _lose_policy(self, episode: Episode, reason: str, worker: int) -> None:
-        self._queue.put_back(episode)
-        self._host_losses[episode.key] += 1
-        number = self._host_losses[episode.key]
-        self._attempts.append(Attempt(episode.key, number, reason, worker))
-        if number >= self._job.eval.max_attempts:
-            self._error = self._error or PolicyHostError(
-                f"{episode} lost its policy {number} times, the last time because {reason} "
-                f"(see {self._job.recipe.logs}). The same command goes on from here."
-            )
-        elif reason != HOST_DIED:  # that is told once for all its episodes
-            self._tell(
-                f"{episode}: attempt {number} of {self._job.eval.max_attempts} failed, trying again: {reason}"
-            )
+        name = f"{self._order.place}{worker.number}"
+        self._dispatch.finish(replace(record, video_path=stored_path(video), worker=name))
 
     def _on_death(self, worker: Worker) -> None:
         if worker.number not in self._workers:
@@ -269,41 +303,18 @@ class Coordinator:
             return  # dismissed: that was its last episode before a stop
         self._forget(worker)
         death = worker.bury()
-        for place, episode in enumerate(worker.assigned):
-            self._queue.ended(episode)
-            if place or self._stop_deadline is not None:
-                self._queue.put_back(episode)
-            elif death.of_policy:
-                self._lose_policy(episode, death.reason, worker.number)
-            else:
-                self._longest_failure = max(self._longest_failure, death.lasted)
-                self._fail(episode, death.reason, worker.number)
+        if not worker.assigned:
+            return
+        first, *others = worker.assigned
+        for episode in others:
+            self._dispatch.put_back(episode)
+        cause = Cause.POLICY if death.of_policy else Cause.SIMULATOR
+        self._fail(first, Failure(cause, death.reason, worker.number, death.lasted))
 
-    def _fail(self, episode: Episode, reason: str, worker: int) -> None:
-        self._failures[episode.key] += 1
-        tries = self._failures[episode.key]
-        self._attempts.append(Attempt(episode.key, tries, reason, worker))
-        if tries >= self._job.eval.max_attempts:
-            self._tell(f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, given up: {reason}")
-            self._records.append(EpisodeRecord.failed(episode, tries, reason))
-        else:
-            self._tell(
-                f"{episode}: attempt {tries} of {self._job.eval.max_attempts} failed, trying again: {reason}"
-            )
-            self._queue.put_back(episode)
-        if self._is_hopeless():
-            self._error = self._error or RunError(
-                f"{self._failures.total()} attempts failed and not one episode ended. The last reason: {reason}"
-            )
-
-    def _is_hopeless(self) -> bool:
-        """Whether nothing speaks for going on: every worker has failed twice, and nobody got further than they.
-
-        An episode that has been under way for longer than any that failed may be a healthy one.
-        """
-        if self._tally.finished or self._failures.total() < max(HOPELESS, 2 * self._headcount.target):
-            return False
-        return all(now() - worker.begun <= self._longest_failure for worker in self._workers.values())
+    def _fail(self, episode: Episode, failure: Failure) -> None:
+        eldest = max((now() - worker.begun for worker in self._workers.values()), default=0.0)
+        # That the host died is told once for all its episodes.
+        self._dispatch.fail(episode, failure._replace(told=failure.reason == HOST_DIED), eldest)
 
     def _dismiss(self, worker: Worker) -> None:
         if (next_one := worker.running()) is not None:
@@ -312,7 +323,7 @@ class Coordinator:
         worker.child.kill()
         worker.child.reap()
         for episode in worker.assigned:
-            self._queue.ended(episode)
+            self._dispatch.put_back(episode)
 
     def _forget(self, worker: Worker) -> None:
         del self._workers[worker.number]
@@ -338,7 +349,7 @@ class Coordinator:
     def _on_host_messages(self, host: HostProcess) -> None:
         for message in host.child.channel.receive_all():
             if message["type"] in ("policy_error", "policy_gone", "load_error", "changed"):
-                self._error = self._error or as_error(message)
+                self._dispatch.end(as_error(message))
             elif message["type"] == "ready":
                 self._startup += message["startup"]
             elif message["type"] == "closed":
@@ -350,16 +361,8 @@ class Coordinator:
         self._unwatch(host.child.channel, host.child.pidfd)
         code = host.child.reap()
         ending = host.verdict or f"the policy's process {describe_exit(code)}"
-        self._host_deaths += 1
-        if self._error is not None:
+        if not self._dispatch.lose_host(ending, str(host.recipe.log)):
             return
-        if self._host_deaths >= self._job.eval.max_attempts:
-            self._error = PolicyHostError(
-                f"{ending}, {self._host_deaths} times without an episode ending in between "
-                f"(see {host.recipe.log}). The same command goes on from here."
-            )
-            return
-        self._tell(f"{ending}: starting it again, its episodes with it")
         another = host.again()
         self._hosts[self._hosts.index(host)] = another
         self._watch_host(another)
@@ -371,56 +374,30 @@ class Coordinator:
 
     def _on_signal(self) -> None:
         self._interrupts.drain()
-        if self._interrupts.count and self._stop_deadline is None:
-            grace = self._job.eval.stop_grace
+        if self._interrupts.count and not self._dispatch.interrupted:
+            grace = self._order.eval.stop_grace
             self._stop_deadline = now() + grace
-            busy = sum(bool(worker.assigned) for worker in self._workers.values())
-            if not self._interrupts.satisfied:
-                self._tell(
-                    f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
-                )
+            self._dispatch.interrupt(self._busy(), grace)
 
     def _look(self) -> None:
         """Do what is done a few times a second: see who hangs, and show how far the run is."""
-        moment = now()
-        if moment - self._looked < TICK:
+        if not self._publisher.is_due():
             return
-        self._looked = moment
         for worker in self._workers.values():
-            worker.kill_if_hung(self._job.limits)
+            worker.kill_if_hung(self._order.limits)
         for host in self._hosts:
             asked = any(worker.host is host and worker.asks for worker in self._workers.values())
-            host.kill_if_hung(self._job.limits, asked)
-        if moment - self._checked > CHECK_SECONDS:
-            self._checked = moment
-            self._ledger.check()
+            host.kill_if_hung(self._order.limits, asked)
         self._show()
 
     def _is_over(self) -> bool:
-        if self._error is not None:
-            return True
-        in_flight = any(worker.assigned for worker in self._workers.values())
-        if self._stop_deadline is not None:
-            late = now() >= self._stop_deadline
-            return not in_flight or late or self._interrupts.count > 1
-        return not in_flight and not len(self._queue) and (self._feed is None or self._feed.closed)
+        late = now() >= self._stop_deadline or self._interrupts.count > 1
+        return self._dispatch.is_over or (self._dispatch.interrupted and late)
 
     # Results.
 
-    def _flush(self, last: bool = False) -> None:
-        """Make durable what has ended since the last turn, all in one commit; only then tell of it."""
-        records, attempts = self._records, self._attempts
-        if not records and not attempts and not last:
-            return
-        running = self._running()
-        if not records and not attempts and not running:
-            return
-        self._records, self._attempts = [], []
-        self._ledger.write(records, attempts, running)
-        for record in records:
-            self._tally.add(record)
-            for watcher in self._watchers:
-                watcher.episode(record)
+    def _busy(self) -> int:
+        return sum(bool(worker.assigned) for worker in self._workers.values())
 
     def _running(self) -> list[Running]:
         """Return which episodes are in flight, and how far each is."""
@@ -429,19 +406,11 @@ class Coordinator:
         return [one for one in found if one is not None and one.steps]
 
     def _show(self) -> None:
-        if self._tally.build_seconds:
-            self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
         steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
         if not self._headcount.settled:
             self._headcount.look(self._moment(steps))
-        progress = self._tally.progress(
-            steps,
-            busy=sum(bool(worker.assigned) for worker in self._workers.values()),
-            workers=self._headcount.target,
-            running=self._running(),
-        )
-        for watcher in self._watchers:
-            watcher.progress(progress)
+        self._dispatch.workers = self._headcount.target
+        self._publisher.show(steps, self._busy(), self._running())
 
     def _moment(self, steps: int) -> Moment:
         children = [worker.child for worker in self._workers.values()]
@@ -451,19 +420,15 @@ class Coordinator:
             steps,
             core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
             working=sum(worker.slot.counted()[0] > 0 for worker in self._at_work()),
-            waiting=len(self._queue),
+            waiting=self._dispatch.waiting,
         )
-
-    def _tell(self, message: str) -> None:
-        for watcher in self._watchers:
-            watcher.note(message)
 
     # The end.
 
     def _shut_down(self) -> None:
         """End every child: politely if all is done, at once otherwise."""
         workers = list(self._workers.values())
-        complete = self._error is None and self._stop_deadline is None
+        complete = not self._dispatch.is_ending
         for worker in workers:
             if complete and not worker.assigned:
                 worker.child.ask_to_stop()

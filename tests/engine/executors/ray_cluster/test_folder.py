@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cluster.folder import node_folder
+from proctor.engine.executors.ray_cluster.folder import node_folder
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,8 @@ class NodeFolder:
         """Remove all but logs that say something."""
         path = self.run.path
         shutil.rmtree(self.files, ignore_errors=True)
-        shutil.rmtree(path / "videos", ignore_errors=True)
+        for kept in ("videos", "recording"):  # what is there was sent, or belongs to no episode that ended
+            shutil.rmtree(path / kept, ignore_errors=True)
         self.run.remove_leftovers()
         if not list(self.run.logs.glob("*")):
             shutil.rmtree(path, ignore_errors=True)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proctor.cluster.mail import Mail
-from proctor.cluster.node import Node, Order
 from proctor.config.settings import LimitSettings, PolicySettings
+from proctor.engine.dispatch import Restarts
+from proctor.engine.executors.protocol import RunFacts
+from proctor.engine.executors.ray_cluster.node import Node, NodeOrder
+from proctor.engine.executors.ray_cluster.report import NodeReport
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.queue import TaskKey
-from proctor.engine.site import Settled
 from proctor.engine.waiting import wait_readable
 from proctor.engine.watchdog import Stillness
 from proctor.errors import RunError
@@ -27,12 +28,12 @@ NEWS_SECONDS = 0.5
 
 
 @dataclass(eq=False)
-class Member:
+class NodeHandle:
     """One node with an actor of ours.
 
     Attributes:
         workers: how many episodes it can run at once.
-        settled: what it says of the run, once it is ready.
+        facts: what it says of the run, once it is ready.
         logs: the folder of its logs, on the node.
         admitted: whether it may have episodes.
         outstanding: the episodes that it has; `begun` are those that a worker has.
@@ -44,8 +45,8 @@ class Member:
     name: str
     workers: int
     actor: Any
-    news: Future[Mail]
-    settled: Settled | None = None
+    news: Future[NodeReport]
+    facts: RunFacts | None = None
     logs: str = ""
     admitted: bool = False
     steps: int = 0
@@ -65,45 +66,45 @@ class Member:
         """Where to look when something failed there."""
         return f"node {self.name}{f', logs in {self.logs}' if self.logs else ''}"
 
-    def give(self, episodes: Sequence[Episode]) -> None:
-        """Hand out episodes."""
-        self.outstanding.update((episode.key, episode) for episode in episodes)
-        self.actor.give.remote([episode.to_wire() for episode in episodes])
+    def give(self, episodes: Sequence[tuple[Episode, int]]) -> None:
+        """Hand out episodes, with how many of its attempts each has used up."""
+        self.outstanding.update((episode.key, episode) for episode, _ in episodes)
+        self.actor.give.remote([(episode.to_wire(), attempts) for episode, attempts in episodes])
 
 
-class News(NamedTuple):
-    """What came from a member: its mail, or the reason why none will come any more."""
+class NodeNews(NamedTuple):
+    """What came from a node: its report, or the reason why none will come any more."""
 
-    member: Member
-    mail: Mail | None = None
+    node: NodeHandle
+    report: NodeReport | None = None
     lost: str = ""
     hopeless: bool = False
 
 
-class Fleet:
-    """Starts an actor on every node, also on those that join late, and collects their mail.
+class NodePool:
+    """Starts an actor on every node, also on those that join late, and collects their reports.
 
     Args:
         order: makes the order for a node from its name and number of workers.
         workers: how many workers a node gets; 0: one per core that Ray has there.
         policy: decides how many GPUs an actor asks Ray for.
-        attempts: how often an actor may die before its node is left alone.
+        attempts: how often an actor may die, without an episode ending in between, before its node is left out.
         limits: when one counts as hung.
     """
 
     def __init__(
         self,
-        order: Callable[[str, int], Order],
+        order: Callable[[str, int], NodeOrder],
         workers: int,
         policy: PolicySettings,
         attempts: int,
         limits: LimitSettings,
     ) -> None:
-        self._order, self._workers, self._policy, self._attempts = order, workers, policy, attempts
+        self._order, self._workers, self._policy = order, workers, policy
         self._limits = limits
-        self.members: list[Member] = []
+        self.nodes: list[NodeHandle] = []
         self._barred: set[str] = set()
-        self._deaths: Counter[str] = Counter()
+        self.restarts = Restarts(attempts)
         self._looked = 0.0
         self.deserted = False
         """Whether the last look found no node on which an actor of ours is, or could be started."""
@@ -115,31 +116,31 @@ class Fleet:
         import ray
 
         own = ray.get_runtime_context().get_node_id()
-        present = {member.id for member in self.members}
+        present = {node.id for node in self.nodes}
         try:
-            nodes = ray.nodes()
+            there = ray.nodes()
         except Exception as error:  # Ray has many for it
             raise RunError(
                 f"the cluster's head cannot be reached any more: {' '.join(str(error).split())}. "
-                "The same command goes on from here."
+                "Run it again to continue from here."
             ) from None
         # The driver's own node first: it decides where opinions are divided evenly.
-        for node in sorted(nodes, key=lambda node: node["NodeID"] != own):
-            cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
-            identifier = node["NodeID"]
+        for one in sorted(there, key=lambda one: one["NodeID"] != own):
+            cores = int(one["Resources"].get("CPU", 0)) if one["Alive"] else 0
+            identifier = one["NodeID"]
             if not cores or identifier in present or identifier in self._barred:
                 continue
-            name = f"{node['NodeManagerHostname']} ({identifier[:8]})"
-            gpus = gpus_wanted(self._policy, there := int(node["Resources"].get("GPU", 0)))
-            if gpus > there:
+            name = f"{one['NodeManagerHostname']} ({identifier[:8]})"
+            gpus = gpus_wanted(self._policy, gpus_there := int(one["Resources"].get("GPU", 0)))
+            if gpus > gpus_there:
                 self._barred.add(identifier)
-                tell(f"node {name} is left out: --policy.device needs {gpus} GPUs, Ray has {there} there")
+                tell(f"node {name} is left out: --policy.device needs {gpus} GPUs, Ray has {gpus_there} there")
                 continue
-            self.members.append(self._start(identifier, name, cores, gpus, interrupts))
+            self.nodes.append(self._start(identifier, name, cores, gpus, interrupts))
         self._looked = time.monotonic()
-        self.deserted = not self.members
+        self.deserted = not self.nodes
 
-    def _start(self, identifier: str, name: str, cores: int, gpus: int, interrupts: Interrupts) -> Member:
+    def _start(self, identifier: str, name: str, cores: int, gpus: int, interrupts: Interrupts) -> NodeHandle:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -149,59 +150,59 @@ class Fleet:
         options = {"num_cpus": min(workers, cores), "num_gpus": gpus, "scheduling_strategy": place}
         actor = ray.remote(Node).options(max_concurrency=4, max_restarts=0, **options)
         handle = actor.remote(self._order(name, workers))
-        return Member(identifier, name, workers, handle, _ask(handle, interrupts))
+        return NodeHandle(identifier, name, workers, handle, _ask(handle, interrupts))
 
-    def news(self, interrupts: Interrupts, seconds: float) -> list[News]:
-        """Wait for mail, a signal or the time, and return what has come."""
-        if not any(member.news.done() for member in self.members):
+    def news(self, interrupts: Interrupts, seconds: float) -> list[NodeNews]:
+        """Wait for a report, a signal or the time, and return what has come."""
+        if not any(node.news.done() for node in self.nodes):
             wait_readable([interrupts], seconds)
         interrupts.drain()
         found = []
-        for member in [member for member in self.members if member.is_silent(self._limits)]:
+        for node in [node for node in self.nodes if node.is_silent(self._limits)]:
             words = f"it has not answered for {self._limits.respond:g} s (--limits.respond)"
-            found.append(self._lost(member, TimeoutError(words)))
-        for member in [member for member in self.members if member.news.done()]:
-            problem = member.news.exception()
+            found.append(self._lost(node, TimeoutError(words)))
+        for node in [node for node in self.nodes if node.news.done()]:
+            problem = node.news.exception()
             if problem is not None:
-                found.append(self._lost(member, problem))
+                found.append(self._lost(node, problem))
                 continue
-            mail = member.news.result()
-            member.answered += 1
-            if mail.leaving is None:
-                member.news = _ask(member.actor, interrupts)
+            report = node.news.result()
+            node.answered += 1
+            if report.exit is None:
+                node.news = _ask(node.actor, interrupts)
             else:
-                self.drop(member)
-            found.append(News(member, mail))
+                self.drop(node)
+            found.append(NodeNews(node, report))
         return found
 
-    def _lost(self, member: Member, problem: BaseException) -> News:
+    def _lost(self, node: NodeHandle, problem: BaseException) -> NodeNews:
         from ray.exceptions import RayTaskError
 
-        self.drop(member)
-        self._deaths[member.id] += 1
+        self.drop(node)
+        self.restarts.died(node.id)
         # An actor that could not even be made there will not be next time.
         hopeless = isinstance(problem, RayTaskError) or getattr(problem, "actor_init_failed", False)
-        if hopeless or self._deaths[member.id] >= self._attempts:
-            self.bar(member)
+        if hopeless or self.restarts.is_given_up(node.id):
+            self.bar(node)
         lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
         words = (lines[-1] if hopeless else lines[0]) if lines else type(problem).__name__
-        return News(member, lost=words, hopeless=hopeless)
+        return NodeNews(node, lost=words, hopeless=hopeless)
 
-    def drop(self, member: Member) -> None:
-        """End a member's actor, and with it all that it started."""
+    def drop(self, node: NodeHandle) -> None:
+        """End a node's actor, and with it all that it started."""
         import ray
 
-        self.members.remove(member)
+        self.nodes.remove(node)
         with contextlib.suppress(Exception):  # the cluster may be gone, and the actor with it
-            ray.kill(member.actor)
+            ray.kill(node.actor)
 
-    def is_barred(self, member: Member) -> bool:
+    def is_barred(self, node: NodeHandle) -> bool:
         """Whether nothing will be started on this node any more."""
-        return member.id in self._barred
+        return node.id in self._barred
 
-    def bar(self, member: Member) -> None:
+    def bar(self, node: NodeHandle) -> None:
         """Start nothing on this node any more."""
-        self._barred.add(member.id)
+        self._barred.add(node.id)
 
 
 def gpus_wanted(policy: PolicySettings, there: int) -> int:
@@ -218,7 +219,7 @@ def gpus_wanted(policy: PolicySettings, there: int) -> int:
     return max(numbers) + 1 if numbers else 0
 
 
-def _ask(actor: Any, interrupts: Interrupts) -> Future[Mail]:
-    future: Future[Mail] = actor.collect.remote(NEWS_SECONDS).future()
+def _ask(actor: Any, interrupts: Interrupts) -> Future[NodeReport]:
+    future: Future[NodeReport] = actor.collect.remote(NEWS_SECONDS).future()
     future.add_done_callback(lambda _: interrupts.wake())
     return future

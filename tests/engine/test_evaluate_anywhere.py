@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness import flags, run_cli, tiny_tree
-from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.load import build_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
 from tiny_policies import Thoughtful
 
@@ -39,14 +39,14 @@ def test_settings_that_a_cluster_cannot_keep_are_refused(
 def test_a_live_policy_object_is_refused(tmp_path: Path) -> None:
     settings = build_settings(tiny_tree(tmp_path / "run", cluster=CLUSTER))
     with pytest.raises(UsageError, match="live policy object"):
-        evaluate_anywhere(settings, live_policy=Thoughtful())
+        evaluate_settings(settings, live_policy=Thoughtful())
 
 
 def test_without_ray_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = build_settings(tiny_tree(tmp_path / "run", cluster=CLUSTER))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'proctor\[ray\]'"):
-        evaluate_anywhere(settings)
+        evaluate_settings(settings)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:6379"])

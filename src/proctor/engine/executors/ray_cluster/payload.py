@@ -23,7 +23,7 @@ _SECTIONS = ("policy", "env")
 
 
 @dataclass(frozen=True)
-class Baggage:
+class Payload:
     """What was sent, under the names that the settings have for it.
 
     Attributes:
