@@ -60,9 +60,10 @@ def engine_roles(raylet: psutil.Process) -> list[str]:
 
 @pytest.fixture(scope="module")
 def calm(raylets: Raylets, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """An undisturbed run on three raylets, with a video of every task's first episode."""
+    """An undisturbed run on three raylets, recorded, with a video of every task's first episode."""
     run = tmp_path_factory.mktemp("calm") / "run"
-    done = run_cli("eval", *flags(raylets.tree(run, eval={"max_episodes_rendered": 1}, display="plain")))
+    kept = {"max_episodes_rendered": 1, "recording": True}
+    done = run_cli("eval", *flags(raylets.tree(run, eval=kept, display="plain")))
     assert done.returncode == 0, done.stderr
     return run, done.stdout, done.stderr
 
@@ -84,6 +85,15 @@ def test_the_driver_has_the_result_and_the_videos_and_the_nodes_keep_nothing(
     assert all(b"ftyp" in video.read_bytes()[:16] for video in videos)
     assert raylets.engine_processes() == []
     assert raylets.files(run) == []
+
+
+def test_the_driver_has_the_dataset_of_a_recorded_run(calm: tuple[Path, str, str], tmp_path: Path) -> None:
+    run, _, _ = calm
+    here = run_tiny(tmp_path / "run", eval={"recording": True})
+    assert here.recorded == 12
+    infos = [json.loads((place / "dataset" / "meta" / "info.json").read_text()) for place in (run, tmp_path / "run")]
+    assert infos[0] == infos[1]
+    assert not (run / "recording").exists()
 
 
 def test_nothing_that_ray_says_reaches_the_terminal(calm: tuple[Path, str, str]) -> None:
