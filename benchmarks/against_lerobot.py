@@ -156,7 +156,7 @@ def run_lerobot(checkpoint: Path, steps: int, batch: int, episodes: int, scratch
 
 def run_proctor(checkpoint: Path, steps: int, scratch: Path, episodes: int = EPISODES) -> Measured:
     output_dir = Path(tempfile.mkdtemp(dir=scratch)) / "run"
-    command = [sys.executable, "-m", "proctor.cli", "eval", "--display=none"]
+    command = [sys.executable, "-m", "proctor", "eval", "--display=none"]
     return measure([*command, *_common(checkpoint, steps, episodes, output_dir)], output_dir, scratch)
 
 

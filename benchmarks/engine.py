@@ -33,7 +33,7 @@ from proctor.errors import NoPicturesError
 from proctor.events import Progress, Watcher
 from proctor.machine.cores import usable_cores
 from proctor.policies.expert import ExpertPolicy
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 
 HERE = Path(__file__).parent
@@ -266,7 +266,7 @@ def part_workers() -> None:
     cases = [("state", "expert", False)]
     try:
         find_renderer()
-        cases.append(("pixels", str(HERE.parent / "tests" / "pixel_policy.py") + ":Pixels", True))
+        cases.append(("pixels", str(HERE.parent / "tests" / "support" / "pixel_policy.py") + ":Pixels", True))
     except NoPicturesError as error:
         print(f"  no pictures: {error}")
     for obs_type, policy, draws in cases:

@@ -78,7 +78,7 @@ class Row(NamedTuple):
 def proctor(*arguments: str) -> Command:
     """Run a command of Proctor and watch it."""
     began = time.time()
-    process = subprocess.Popen([sys.executable, "-m", "proctor.cli", *arguments], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "proctor", *arguments], stdout=subprocess.DEVNULL)
     watched, samples = psutil.Process(process.pid), list[Sample]()
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)

@@ -31,7 +31,7 @@ from proctor.engine.transport import Phase
 from proctor.policies.protocol import PolicySpec
 from proctor.types import Episode, Observation
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from libero_assets import ARTICULATED, PICK_AND_PLACE, make_assets
 
 CHUNK = 10

@@ -14,10 +14,9 @@ from proctor.benchmarks.metaworld.tasks import EASY, HARD, MEDIUM, VERY_HARD
 from proctor.plan import make_plan
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import Attempt, EpisodeRecord
 from proctor.store.result import write_result
-from proctor.store.rewards import pack_rewards
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, pack_rewards
 from proctor.types import Episode, Task
 
 BEGAN = 1_790_000_000.0

@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 def take(runs: Sequence[Path], output: Path) -> Taken:
     """Return what one `proctor report` takes."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "proctor.cli", "report", *map(str, runs), f"--output={output}"]
+    command = [sys.executable, "-m", "proctor", "report", *map(str, runs), f"--output={output}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     core = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

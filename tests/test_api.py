@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 
 import proctor
-from harness import TESTS, Digests
+from harness import SUPPORT, Digests
 from proctor.errors import PolicyError, UsageError
 from tiny_policies import Thoughtful, plain
 
-TINY = f"{TESTS / 'tiny.py'}:Tiny"
+TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
 
 
 def evaluate_tiny(policy: Any, directory: Path, **options: Any) -> proctor.EvalResult:
@@ -52,7 +52,7 @@ def test_a_result_turns_into_a_pandas_frame(tmp_path: Path) -> None:
 def test_it_works_in_a_plain_script_without_a_main_guard(tmp_path: Path, reference: Digests) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
+        f"import sys; sys.path.insert(0, {str(SUPPORT)!r})\n"
         "import proctor\n"
         "from tiny_policies import Thoughtful\n"
         f"result = proctor.evaluate(Thoughtful(), benchmark={TINY!r}, task='a,b,c', n_episodes=4, workers=2,\n"

@@ -12,7 +12,7 @@ from proctor.plan import make_plan
 from proctor.results import Results, describe_running
 from proctor.stats.intervals import wilson
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey, Task
 
 A, B = Task("g", 0, "a", "", 100), Task("g", 1, "b", "", 100)
@@ -25,8 +25,8 @@ def record(task: Task, index: int, success: bool | None, steps: int, reward: flo
     )
 
 
-def running(task: Task, index: int, steps: int) -> Running:
-    return Running(EpisodeKey(task.group, task.task_id, index), steps)
+def running(task: Task, index: int, steps: int) -> RunningEpisode:
+    return RunningEpisode(EpisodeKey(task.group, task.task_id, index), steps)
 
 
 RECORDS = [
@@ -39,7 +39,7 @@ RECORDS = [
 def results_of(
     tasks: Sequence[Task],
     records: Sequence[EpisodeRecord],
-    running: Sequence[Running] = (),
+    running: Sequence[RunningEpisode] = (),
     stopped: Mapping[str, Any] | None = None,
 ) -> Results:
     return Results(Outcomes.of(make_plan(tasks, 10, 0), records), running, stopped)

@@ -63,7 +63,7 @@ _HOME = {
     "EnvProcessor": "proctor.benchmarks.processors",
     "EnvSettings": "proctor.config.settings",
     "Episode": "proctor.types",
-    "EpisodeRecord": "proctor.store.records",
+    "EpisodeRecord": "proctor.store.schema",
     "EvalResult": "proctor.api",
     "Feature": "proctor.types",
     "Look": "proctor.types",
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from proctor.policies.protocol import Policy as Policy
     from proctor.policies.protocol import PolicySpec as PolicySpec
     from proctor.stats.intervals import Rate as Rate
-    from proctor.store.records import EpisodeRecord as EpisodeRecord
+    from proctor.store.schema import EpisodeRecord as EpisodeRecord
     from proctor.trackers.protocol import Tracker as Tracker
     from proctor.types import BenchmarkSpec as BenchmarkSpec
     from proctor.types import Episode as Episode

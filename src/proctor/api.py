@@ -18,7 +18,7 @@ from proctor.report.live import make_display
 from proctor.results import task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.trackers.choose import Trackers
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from proctor.plan import Plan
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import Episode
 
 
@@ -41,7 +41,7 @@ class Progress:
     errors: int
     rate: Rate | None
     """Over all that was started; `None` where no task reports success."""
-    running: Sequence[Running]
+    running: Sequence[RunningEpisode]
     steps: int
     seconds: float
     busy: int

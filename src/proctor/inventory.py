@@ -20,6 +20,7 @@ from proctor.blame import UserCodeError
 from proctor.config.plugins import BENCHMARK_GROUP, POLICY_GROUP, Plugin, clash, plugins
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.errors import ProctorError
+from proctor.installation import DISTRIBUTION
 from proctor.policies.protocol import Policy
 from proctor.types import Task
 
@@ -69,7 +70,7 @@ def take_inventory(kind: Kind) -> list[Entry]:
     """Return all benchmarks, or all kinds of policies: ours first, then others', by name."""
     ours = BENCHMARKS if kind == "benchmark" else POLICIES
     offered = plugins(BENCHMARK_GROUP if kind == "benchmark" else POLICY_GROUP)
-    entries = [Entry(kind, name, target, "proctor", __version__) for name, target in ours.items()]
+    entries = [Entry(kind, name, target, DISTRIBUTION, __version__) for name, target in ours.items()]
     found = [_looked_at(entry) for entry in entries]
     return found + [_other(kind, plugin, offered, ours) for plugin in offered]
 

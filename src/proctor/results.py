@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from proctor.stats.intervals import Rate, score_interval, wilson
 from proctor.stats.unfinished import Endings, redistribute
 from proctor.store.outcomes import ERROR, SUCCESS, Outcomes
-from proctor.store.records import Running
+from proctor.store.schema import RunningEpisode
 from proctor.types import Task
 
 TaskKey = tuple[str, int]
@@ -91,7 +91,7 @@ class Results:
     """
 
     ended: Outcomes
-    running: Sequence[Running] = ()
+    running: Sequence[RunningEpisode] = ()
     stopped: Mapping[str, Any] | None = None
 
     @property

@@ -49,7 +49,7 @@ def wanted(scratch: Path, python: str | None, task: str = "a") -> TinySettings:
 def test_files_are_fetched_before_anything_is_asked_and_are_part_of_what_a_run_is_known_by(
     python: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"), prepend=os.pathsep)
     assert learn(PATH, wanted(tmp_path, python)).versions["data"] == "fetched"
     with pytest.raises(UsageError, match="no network"):
         learn(PATH, wanted(tmp_path / "nowhere", python))

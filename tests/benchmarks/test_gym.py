@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import TESTS, digests, flags, run_cli
+from harness import SUPPORT, digests, flags, run_cli
 from proctor.benchmarks.facts import Facts, learn
 from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
@@ -27,7 +27,7 @@ from proctor.report.console import PatientConsole
 from proctor.report.summary import print_summary
 from proctor.types import NO_LOOK, Episode
 
-POLICIES = TESTS / "gym_policies.py"
+POLICIES = SUPPORT / "gym_policies.py"
 FRONT, WRIST, STATE = "observation.images.front", "observation.images.wrist", "observation.state"
 
 
@@ -84,12 +84,12 @@ def test_digests_are_those_of_one_worker_for_three_and_fresh_and_in_one_process(
         return
     again = tree(tmp_path / "inline", task, policy, env={"episode_length": 20}, eval={"use_async_envs": False})
     # As a command: it seeds the global generators of its process.
-    subprocess.run([sys.executable, "-m", "proctor.cli", "eval", *flags(again)], check=True, env=_environment())
+    subprocess.run([sys.executable, "-m", "proctor", "eval", *flags(again)], check=True, env=_environment())
     assert digests(tmp_path / "inline") == digests(one)
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{TESTS}"}
+    return {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{SUPPORT}"}
 
 
 def test_an_environment_that_carries_something_over_can_be_made_anew_for_every_episode(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -24,6 +25,7 @@ from proctor.benchmarks.libero.state import axis_angle, robot_state
 from proctor.benchmarks.libero.tasks import MAX_STEPS, suites
 from proctor.config.load import settings_from_flags
 from proctor.errors import SimulatorError, UsageError
+from proctor.installation import install_command
 
 
 def libero(**settings: Any) -> Libero:
@@ -129,7 +131,7 @@ def test_planning_imports_no_simulator_and_no_gl() -> None:
 
 def test_without_the_package_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'proctor\[libero\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("libero"))):
         libero().check_installed()
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import proctor
-from harness import TESTS, Digests, digests, flags, role, run_cli, start_cli
+from harness import SUPPORT, Digests, digests, flags, role, run_cli, start_cli
 from harness import descendants as family_of
 from proctor.benchmarks.gl import Renderer, find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.errors import NoPicturesError
 
-PIXELS, WILD = (f"{TESTS / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
+PIXELS, WILD = (f"{SUPPORT / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
 SMALL = {"observation_height": 48, "observation_width": 64, "episode_length": 50}
 
 # What an episode's physics come to, in a process of its own: argument 1 is how the environment is built.

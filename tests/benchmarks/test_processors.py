@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import TESTS, digests, tiny_tree
+from harness import SUPPORT, digests, tiny_tree
 from processed import SUM, Doubled, ProcessedTiny, SumAndMirror
 from proctor.benchmarks.processors import (
     EnvProcessor,
@@ -26,7 +26,7 @@ from proctor.policies.protocol import PolicySpec
 from proctor.types import Episode
 from tiny import IMAGE, STATE, TinySettings
 
-SOURCE = TESTS / "processed.py"
+SOURCE = SUPPORT / "processed.py"
 
 
 def run(output_dir: Path, name: str, **changes: Any) -> Evaluation:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, run_cli, start_cli, wait_until
+from harness import SUPPORT, run_cli, start_cli, wait_until
 from proctor.cli.main import run
 
-SOUND = f"{TESTS}/sound_benchmark.py:Sound"
+SOUND = f"{SUPPORT}/sound_benchmark.py:Sound"
 
 
 def test_a_fault_is_a_line_with_what_differs_and_what_to_do() -> None:
-    done = run_cli("check-benchmark", f"{TESTS}/broken_benchmarks.py:GivesFloat32", "--steps=4", "--tasks=a")
+    done = run_cli("check-benchmark", f"{SUPPORT}/broken_benchmarks.py:GivesFloat32", "--steps=4", "--tasks=a")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     (fault,) = (number for number, line in enumerate(lines) if line.startswith("✗"))

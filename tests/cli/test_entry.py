@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, flags, start_cli, tiny_tree, without_rights
+from harness import SUPPORT, flags, start_cli, tiny_tree, without_rights
 from proctor.cli.eval import after_run
 from proctor.cli.main import COMMANDS
 from proctor.engine.evaluation import Evaluation
@@ -21,7 +21,7 @@ from proctor.plan import make_plan
 from proctor.store.result import nothing_stored
 from proctor.store.run_directory import RunDirectory
 
-PROGRAM = [sys.executable, "-m", "proctor.cli"]
+PROGRAM = [sys.executable, "-m", "proctor"]
 PRESS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
@@ -36,7 +36,7 @@ def run(*arguments: str, folder: Path | None = None, **options: Any) -> subproce
 
 def shell(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `proctor` in a line of shell."""
-    line = script.replace("proctor ", f"{sys.executable} -m proctor.cli ")
+    line = script.replace("proctor ", f"{sys.executable} -m proctor ")
     return subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **options
     )
@@ -64,7 +64,7 @@ def test_ctrl_c_that_a_package_turns_into_another_error_is_still_one(tmp_path: P
 def benchmark(tmp_path: Path, lines: str) -> list[str]:
     """Return flags of a short run whose benchmark's file, which the command itself imports, does more."""
     (tmp_path / "mine.py").write_text(
-        f"import sys\nsys.path.append({str(TESTS)!r})\nfrom tiny import Tiny\n{lines}"
+        f"import sys\nsys.path.append({str(SUPPORT)!r})\nfrom tiny import Tiny\n{lines}"
     )
     tree = tiny_tree(tmp_path / "run", task="a", n_episodes=1, eval={"batch_size": 1})
     tree["env"]["type"] = f"{tmp_path}/mine.py:Tiny"
@@ -254,10 +254,10 @@ def test_a_package_that_is_missing_is_told_in_one_line(tmp_path: Path) -> None:
         ["view", "{}/shut/inner"],
         ["eval", "--resume={}/shut/run"],
         ["eval", "--config_path={}/shut/c.yaml"],
-        ["eval", "--policy.path={}/shut/p.py:X", "--env.type=" + f"{TESTS}/tiny.py:Tiny"],
+        ["eval", "--policy.path={}/shut/p.py:X", "--env.type=" + f"{SUPPORT}/tiny.py:Tiny"],
         ["check-benchmark", "{}/shut/p.py:X"],
-        ["eval", "--policy.type=zero", f"--env.type={TESTS}/tiny.py:Tiny", "--output_dir={}/shut/out"],
-        ["eval", "--policy.type=zero", f"--env.type={TESTS}/tiny.py:Tiny", "--output_dir={}/readonly"],
+        ["eval", "--policy.type=zero", f"--env.type={SUPPORT}/tiny.py:Tiny", "--output_dir={}/shut/out"],
+        ["eval", "--policy.type=zero", f"--env.type={SUPPORT}/tiny.py:Tiny", "--output_dir={}/readonly"],
         ["merge", "{}/open", "--output_dir={}/shut/out"],
     ],
     ids=lambda arguments: " ".join(arguments)[:60],

@@ -119,7 +119,7 @@ def test_the_default_directory_is_lerobots(tmp_path: Path) -> None:
 def test_a_run_whose_reader_has_gone_ends_as_any_other(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "run", display="plain", env={"mischief": "step.kill!:*:*:1"})
     quoted = " ".join(f"'{flag}'" for flag in flags(tree))
-    command = f"{sys.executable} -m proctor.cli eval {quoted} | true; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m proctor eval {quoted} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.split() == ["0"], done.stderr
     assert len(digests(tmp_path / "run")) == 12
@@ -128,7 +128,7 @@ def test_a_run_whose_reader_has_gone_ends_as_any_other(tmp_path: Path) -> None:
 
 def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
-    command = f"{sys.executable} -m proctor.cli eval --help | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m proctor eval --help | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
     assert done.stdout.splitlines()[0] == "Evaluate a policy on a benchmark."

@@ -33,7 +33,7 @@ def test_everything_is_a_line_with_its_package() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     (line,) = (line for line in lines if line.startswith("metaworld "))
-    assert f"proctor {proctor.__version__}" in line
+    assert f"proctor-eval {proctor.__version__}" in line
     assert "50 in 6 groups" in line
     assert all(any(row.startswith(name) for row in lines) for name in ("expert", "random", "lerobot", "remote"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness import run_tiny
 from made_runs import make_run
 from proctor.comparison.compare import compare_many
 from proctor.errors import UsageError
+from proctor.installation import install_command
 from proctor.stats.intervals import wilson
 from proctor.stats.many import holm
 from proctor.stats.paired import Pairs, compare_pairs
@@ -232,7 +234,7 @@ def test_without_scipy_one_line_says_what_to_install(tmp_path: Path, monkeypatch
     a = make_run(tmp_path / "a", {"x": [WIN]})
     for module in ("scipy", "scipy.special"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=r"pip install 'proctor\[stats\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("stats"))):
         proctor.compare(a, a)
 
 

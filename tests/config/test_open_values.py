@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, THOUGHTFUL
+from harness import SUPPORT, THOUGHTFUL
 from proctor.config.load import build_settings, settings_from_flags, tree_from_flags
 from proctor.errors import UsageError
 
-BASE = (f"--policy.path={THOUGHTFUL}", f"--env.type={TESTS / 'tiny.py'}:Tiny")
+BASE = (f"--policy.path={THOUGHTFUL}", f"--env.type={SUPPORT / 'tiny.py'}:Tiny")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_revision_stays_what_was_typed(tmp_path: Path) -> None:
 
 def test_settings_that_check_themselves_are_told_by_their_words(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        f"import sys\nsys.path.append({str(TESTS)!r})\nfrom dataclasses import dataclass\nimport tiny\n"
+        f"import sys\nsys.path.append({str(SUPPORT)!r})\nfrom dataclasses import dataclass\nimport tiny\n"
         "@dataclass(frozen=True, kw_only=True)\nclass S(tiny.TinySettings):\n    wind: float = 0.0\n"
         "    def __post_init__(self):\n"
         "        if self.wind > 1: raise ValueError('a storm')\n"

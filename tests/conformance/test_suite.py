@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import proctor
-from harness import TESTS
+from harness import SUPPORT
 from proctor import CheckResult
 from proctor.benchmarks.gl import find_renderer
 from proctor.errors import NoPicturesError, UsageError
@@ -16,7 +16,7 @@ from proctor.errors import NoPicturesError, UsageError
 
 def check(source: str, **options: Any) -> dict[str, CheckResult]:
     """Check a class of the tests, by check."""
-    return {result.name: result for result in proctor.check_benchmark(f"{TESTS}/{source}", **options)}
+    return {result.name: result for result in proctor.check_benchmark(f"{SUPPORT}/{source}", **options)}
 
 
 def failed(results: dict[str, CheckResult]) -> list[str]:
@@ -157,7 +157,7 @@ def test_drawing_without_a_look_is_a_fault_unless_the_benchmark_says_so() -> Non
 
 
 def test_the_benchmark_of_the_other_tests_passes() -> None:
-    results = proctor.check_benchmark(f"{TESTS}/tiny.py:Tiny", env={"task": "a,b"})
+    results = proctor.check_benchmark(f"{SUPPORT}/tiny.py:Tiny", env={"task": "a,b"})
     assert [str(result) for result in results if not result.ok] == []
 
 
@@ -213,7 +213,7 @@ def test_the_simulators_own_interpreter_plays(tmp_path: Path) -> None:
     log = tmp_path / "log"
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\necho "$@" >> {log}\nPYTHONPATH=$PYTHONPATH:{TESTS} exec {sys.executable} "$@"\n'
+        f'#!/bin/sh\necho "$@" >> {log}\nPYTHONPATH=$PYTHONPATH:{SUPPORT} exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
     assert failed(check("sound_benchmark.py:Sound", steps=4, env={"python": str(python)})) == []

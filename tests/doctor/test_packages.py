@@ -12,6 +12,7 @@ from proctor.doctor.cuda import cuda_in
 from proctor.doctor.imports import try_imports
 from proctor.doctor.packages import absent, is_there, look_at_package
 from proctor.doctor.requirements import PACKAGES, Package
+from proctor.installation import install_command
 
 BY_NAME = {package.name: package for package in PACKAGES}
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -66,7 +67,7 @@ def test_a_wrong_version_comes_with_the_command_that_mends_it(monkeypatch: pytes
     fake_version(monkeypatch, "3.17.0")
     finding = look_at_package(BY_NAME["mujoco"], True, {})
     assert finding.text == "3.17.0 is too new, must be below 3.17"
-    assert finding.remedy == "pip install 'proctor[metaworld]'"
+    assert finding.remedy == install_command("metaworld")
     fake_version(monkeypatch, "1.0.0")
     assert look_at_package(BY_NAME["numpy"], True, {}).remedy == "pip install 'numpy>=1.26'"
 
@@ -75,11 +76,11 @@ def test_a_wrong_version_comes_with_the_command_that_mends_it(monkeypatch: pytes
     ("name", "needed", "remedy"),
     [
         ("msgpack", True, "pip install 'msgpack>=1.0.5'"),
-        ("packaging", True, "pip install 'proctor[metaworld]'"),
-        ("av", False, "pip install 'proctor[video]'"),
-        ("websockets", False, "pip install 'proctor[remote]'"),
-        ("lerobot", False, "pip install 'proctor[lerobot]'"),
-        ("ray", False, "pip install 'proctor[ray]'"),
+        ("packaging", True, install_command("metaworld")),
+        ("av", False, install_command("video")),
+        ("websockets", False, install_command("remote")),
+        ("lerobot", False, install_command("lerobot")),
+        ("ray", False, install_command("ray")),
     ],
 )
 def test_what_is_absent_comes_with_the_command_that_gets_it(name: str, needed: bool, remedy: str) -> None:
@@ -104,7 +105,7 @@ def test_a_package_that_misses_another_one_is_not_itself_installed_anew(monkeypa
     complaint = "ModuleNotFoundError: No module named 'scipy'"
     finding = look_at_package(BY_NAME["metaworld"], True, {"metaworld": complaint})
     assert (finding.state, finding.text) == ("broken", f"3.1.1 {complaint}")
-    assert finding.remedy == "pip install 'proctor[metaworld]'"
+    assert finding.remedy == install_command("metaworld")
 
 
 def test_a_folder_of_that_name_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

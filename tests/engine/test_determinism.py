@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import proctor
-from harness import THOUGHTFUL, Digests, digests, run_tiny
+from harness import SUPPORT, THOUGHTFUL, Digests, digests, run_tiny
 from tiny_policies import Counting, Thoughtful
 
 
@@ -79,7 +79,7 @@ def test_the_same_task_and_seed_give_the_same_episode_whatever_other_tasks_run(
 def test_a_policy_with_hidden_state_sees_its_own_episode_only(tmp_path: Path) -> None:
     runs = [
         proctor.evaluate(
-            Counting(), benchmark=f"{Path(__file__).parents[1] / 'tiny.py'}:Tiny", task="a,b", n_episodes=3,
+            Counting(), benchmark=f"{SUPPORT / 'tiny.py'}:Tiny", task="a,b", n_episodes=3,
             workers=workers, output_dir=tmp_path / str(workers), display="none",
         )
         for workers in (1, 3)

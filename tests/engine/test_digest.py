@@ -17,7 +17,7 @@ from proctor.engine.digest import Digest
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, View, run_episode
 from proctor.policies.protocol import PolicySpec
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 STATE, IMAGE = "observation.state", "observation.image"

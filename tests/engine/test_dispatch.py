@@ -18,7 +18,7 @@ from proctor.engine.stopping import StopRules
 from proctor.errors import PolicyHostError, RunError
 from proctor.plan import Plan, make_plan
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord
+from proctor.store.schema import Attempt, EpisodeRecord
 from proctor.types import Episode, EpisodeKey, Task
 
 
@@ -60,10 +60,10 @@ class AnyInterleaving(RuleBasedStateMachine):
         done = [record(self.plan[place], place % 2 == 0) for place in sorted(ended) if place < len(self.plan)]
         before = Outcomes.of(self.plan, done)
         self.pending = {episode.key for episode in before.pending}
-        self.rules = None if wanted is None else StopRules(self.plan, lambda: [AfterSuccesses(wanted)])
-        if self.rules is not None:
-            self.rules.begin(before)
-        self.dispatch = Dispatch(before, before.pending, max_attempts=max_attempts, rules=self.rules)
+        self.stop_rules = None if wanted is None else StopRules(self.plan, lambda: [AfterSuccesses(wanted)])
+        if self.stop_rules is not None:
+            self.stop_rules.begin(before)
+        self.dispatch = Dispatch(before, before.pending, max_attempts=max_attempts, rules=self.stop_rules)
         self.in_flight: dict[EpisodeKey, Episode] = {}
         self.records: dict[EpisodeKey, EpisodeRecord] = {one.key: one for one in done}
         self.ended: Counter[EpisodeKey] = Counter()
@@ -155,7 +155,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     def check_stop(self) -> None:
         """Where a rule stops is a function of what is stored, whatever led there."""
-        if self.rules is None or self.wanted is None:
+        if self.stop_rules is None or self.wanted is None:
             return
         successes = 0
         for place, episode in enumerate(self.plan):

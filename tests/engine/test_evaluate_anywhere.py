@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness import flags, run_cli, tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
+from proctor.installation import install_command
 from tiny_policies import Thoughtful
 
 CLUSTER = {"address": "auto"}
@@ -45,13 +47,13 @@ def test_a_live_policy_object_is_refused(tmp_path: Path) -> None:
 def test_without_ray_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = build_settings(tiny_tree(tmp_path / "run", cluster=CLUSTER))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'proctor\[ray\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("ray"))):
         evaluate_settings(settings)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:6379"])
 def test_a_wrong_address_is_refused_in_one_line_and_leaves_nothing(tmp_path: Path, address: str) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", cluster={"address": address})))
     assert done.returncode == 2
     assert done.stdout == ""

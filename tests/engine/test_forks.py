@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, Digests, digests, flags, run_cli, tiny_tree
+from harness import SUPPORT, Digests, digests, flags, run_cli, tiny_tree
 from proctor.store.episodes import EpisodeTable
 from tiny_policies import aside
 
-FORKING = f"{TESTS / 'tiny_policies.py'}:Forking"
+FORKING = f"{SUPPORT / 'tiny_policies.py'}:Forking"
 
 
 @pytest.mark.parametrize("placement", ["central", "worker", "inline"])

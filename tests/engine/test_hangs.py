@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from harness import (
-    TESTS,
+    SUPPORT,
     THOUGHTFUL,
     Digests,
     descendants,
@@ -39,12 +39,12 @@ from proctor.errors import PolicyHostError, ProctorError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import benchmark_identity
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 from tiny import Tiny
 from tiny_policies import Thoughtful, aside
 
-POLICIES = TESTS / "tiny_policies.py"
+POLICIES = SUPPORT / "tiny_policies.py"
 FAULTY = f"{POLICIES}:Faulty"
 
 
@@ -323,7 +323,7 @@ def _recipe(tmp_path: Path) -> WorkerRecipe:
     settings = build_settings(tiny_tree(tmp_path / "run"))
     benchmark = Tiny(settings.env)
     policy: Policy = Thoughtful()
-    name = f"{TESTS / 'tiny.py'}:Tiny"
+    name = f"{SUPPORT / 'tiny.py'}:Tiny"
     return WorkerRecipe(
         benchmark=name,
         env=to_plain(settings.env),

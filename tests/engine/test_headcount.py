@@ -154,7 +154,7 @@ def test_a_run_goes_on_with_the_workers_that_there_is_room_for(tmp_path: Path, r
         "sh",
         sys.executable,
         "-m",
-        "proctor.cli",
+        "proctor",
         "eval",
         *flags(tree),
     ]

@@ -146,7 +146,7 @@ def test_a_full_disk_ends_the_run_with_status_1_and_leaves_the_store_intact(tmp_
     eat = f"({started}; head -c 100m /dev/zero > {filler}) 2>/dev/null &"
     show = "print('integrity', get('PRAGMA integrity_check'), get('SELECT count(*) > 0 FROM episodes'))"
     check = f'rm -f {filler}; {sys.executable} -c "{look}; {show}"'
-    eval_ = " ".join([sys.executable, "-m", "proctor.cli", "eval", *(f"'{flag}'" for flag in flags(tree))])
+    eval_ = " ".join([sys.executable, "-m", "proctor", "eval", *(f"'{flag}'" for flag in flags(tree))])
     again = f"{eval_} > /dev/null; echo again $?"
     done = _on_small_disk(tmp_path / "disk", "6m", f"{eat} {eval_}; echo status $?; {check}; {again}")
     assert "status 1" in done.stdout, done.stdout + done.stderr
@@ -158,7 +158,7 @@ def test_a_full_disk_ends_the_run_with_status_1_and_leaves_the_store_intact(tmp_
 
 def test_a_disk_that_is_too_small_is_found_before_the_run(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "disk" / "run")
-    eval_ = " ".join([sys.executable, "-m", "proctor.cli", "eval", *(f"'{flag}'" for flag in flags(tree))])
+    eval_ = " ".join([sys.executable, "-m", "proctor", "eval", *(f"'{flag}'" for flag in flags(tree))])
     done = _on_small_disk(tmp_path / "disk", "1m", f"{eval_}; echo status $?")
     assert "status 1" in done.stdout, done.stdout + done.stderr
     assert "MB free and this run needs about" in done.stderr

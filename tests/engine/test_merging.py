@@ -16,8 +16,8 @@ from made_runs import make_run
 from proctor.engine.merging import merge_runs
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import Running
 from proctor.store.run_directory import Shard
+from proctor.store.schema import RunningEpisode
 from proctor.types import EpisodeKey
 
 SHARDS = 3
@@ -315,7 +315,7 @@ def test_shards_that_were_cut_short_merge_to_an_estimate_over_all_that_they_star
     for number in range(2):
         path = make_run(tmp_path / "run", outcomes, shard=Shard(number, 2), missing=[("a", 20), ("a", 23)])
         with EpisodeTable(path / f"shard_{number}_of_2" / "run.sqlite") as table:
-            table.write([], running=[Running(EpisodeKey("a", 0, 20 if number == 0 else 23), 60)])
+            table.write([], running=[RunningEpisode(EpisodeKey("a", 0, 20 if number == 0 else 23), 60)])
     merged = merge_runs([tmp_path / "run"]).evaluation
     assert merged.results.overall[:2] == (16, 22)
     assert merged.results.overall.running == 2

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, flags, run_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.store.episodes import EpisodeTable
 
-POLICIES = TESTS / "tiny_policies.py"
+POLICIES = SUPPORT / "tiny_policies.py"
 
 
 def test_text_that_is_no_unicode_costs_no_more_than_other_text(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_task_that_cannot_be_named_is_refused(tmp_path: Path, task: str, words
 @pytest.mark.parametrize(("limit", "words"), [("-f 1", "ulimit -f unlimited"), ("-v 400000", "ulimit -v")])
 def test_what_is_too_little_is_named(tmp_path: Path, limit: str, words: str) -> None:
     policy = {"path": f"{POLICIES}:plain", "placement": "worker"}
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(tiny_tree(tmp_path / "run", policy=policy))]
+    command = [sys.executable, "-m", "proctor", "eval", *flags(tiny_tree(tmp_path / "run", policy=policy))]
     done = subprocess.run(
         ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *command], capture_output=True, text=True, timeout=120
     )

@@ -18,6 +18,7 @@ from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.registry import benchmark_path
 from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
+from proctor.installation import install_command
 
 SECTIONS = pytest.mark.parametrize("section", ["policy", "env"])
 
@@ -45,7 +46,7 @@ def test_an_interpreter_without_proctors_core(tmp_path: Path, section: str) -> N
     python = tmp_path / "bare/bin/python"
     with pytest.raises(UsageError) as caught:
         run_with(tmp_path, **{section: {"python": str(python)}})
-    assert str(caught.value).endswith(f"Run: {python} -m pip install proctor")
+    assert str(caught.value).endswith(f"Run: {install_command(pip=f'{python} -m pip')}")
     assert "No module named" in str(caught.value)
     assert not (tmp_path / "run").exists()
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
+from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, UsageError
 from tiny_policies import Faulty, aside
 
-FAULTY = f"{TESTS / 'tiny_policies.py'}:Faulty"
+FAULTY = f"{SUPPORT / 'tiny_policies.py'}:Faulty"
 
 FAULTS = {
     "raise": "raised ValueError: I cannot see",
@@ -152,5 +152,5 @@ def test_a_policy_that_does_not_fit_is_refused(tmp_path: Path, spec: str, words:
 def test_another_policy_in_the_same_directory_is_refused(tmp_path: Path, reference: Digests) -> None:
     assert digests(run_tiny(tmp_path / "run")) == reference
     with pytest.raises(UsageError, match=r"policy\.fingerprint"):
-        run_tiny(tmp_path / "run", policy={"path": f"{TESTS / 'tiny_policies.py'}:plain"})
+        run_tiny(tmp_path / "run", policy={"path": f"{SUPPORT / 'tiny_policies.py'}:plain"})
     assert digests(tmp_path / "run") == reference

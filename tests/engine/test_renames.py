@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, Digests, digests, run_cli, run_tiny
+from harness import SUPPORT, Digests, digests, run_cli, run_tiny
 from proctor.errors import IdentityError, UsageError
 
-RENAMED: dict[str, Any] = {"policy": {"path": f"{TESTS / 'tiny_policies.py'}:Renamed"}}
+RENAMED: dict[str, Any] = {"policy": {"path": f"{SUPPORT / 'tiny_policies.py'}:Renamed"}}
 MAP = {"observation.state": "robot/state", "observation.image": "robot/image"}
 
 

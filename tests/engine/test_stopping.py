@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proctor
-from harness import TESTS, digests, flags, run_cli, run_tiny, tiny_tree
+from harness import SUPPORT, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.stopping import StopRules, rules_for
 from proctor.errors import UsageError
 from proctor.plan import make_plan
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, Task
 
 PRECISE = "ci<=0.12"
@@ -90,7 +90,7 @@ def test_a_rule_that_is_never_satisfied_lets_the_plan_end(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_better_than_a_stored_run_on_the_same_seeds(tmp_path: Path) -> None:
     def race(place: str, push: float, **eval_: Any) -> Evaluation:
-        policy = {"path": f"{TESTS / 'tiny_policies.py'}:Constant", "kwargs": {"push": push}}
+        policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Constant", "kwargs": {"push": push}}
         return run_tiny(tmp_path / place, n_episodes=80, policy=policy, eval={"batch_size": 4, **eval_})
 
     race("weak", 0.0)

@@ -12,7 +12,7 @@ from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import Episode, Task
 
 TASK = Task("a", 0, "a", "", 10)
@@ -54,7 +54,7 @@ def test_nothing_but_errors_says_so_in_the_bound_alone() -> None:
 
 
 def live(tally: Tally, *running: tuple[Episode, int]) -> Rate:
-    rate = tally.progress(0, 1, 1, [Running(episode.key, steps) for episode, steps in running]).rate
+    rate = tally.progress(0, 1, 1, [RunningEpisode(episode.key, steps) for episode, steps in running]).rate
     assert rate is not None
     return rate
 
@@ -72,7 +72,7 @@ def test_a_running_episode_counts_as_those_came_out_that_ran_longer() -> None:
 def test_what_was_seen_of_an_episode_holds_when_it_starts_again_and_until_it_ends() -> None:
     plan = make_plan([TASK], 20, 0)
     before = [record(episode, episode.index < 6, 3 if episode.index < 6 else 10) for episode in plan[:8]]
-    tally = Tally(Outcomes.of(plan, before), [Running(plan[8].key, 5)])
+    tally = Tally(Outcomes.of(plan, before), [RunningEpisode(plan[8].key, 5)])
     assert live(tally, (plan[8], 1)).value == 6 / 9
     tally.add(record(plan[8], True, 9))
     assert live(tally, (plan[8], 4)) == live(tally)  # news that is older than its end

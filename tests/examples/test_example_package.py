@@ -38,7 +38,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def proctor(python: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run([str(python), "-m", "proctor.cli", *arguments], cwd)
+    return run([str(python), "-m", "proctor", *arguments], cwd)
 
 
 def run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:

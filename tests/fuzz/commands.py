@@ -51,7 +51,7 @@ def run_apart(trial: Trial, arguments: Sequence[str]) -> bytes:
     """Run a command in a process of its own, as far as its arguments can be given to one."""
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "proctor.cli", *arguments],
+            [sys.executable, "-m", "proctor", *arguments],
             capture_output=True,
             timeout=HARD_LIMIT,
             stdin=subprocess.DEVNULL,

@@ -99,7 +99,7 @@ def damages(draw: st.DrawFn, template: Path, configs: st.SearchStrategy[bytes]) 
 
 
 def _record_class() -> Any:
-    from proctor.store.records import EpisodeRecord
+    from proctor.store.schema import EpisodeRecord
 
     return EpisodeRecord
 

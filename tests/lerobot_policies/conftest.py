@@ -21,7 +21,7 @@ else:
 
     os.environ.update(find_renderer().env)
     # An installed plugin, here and in every process that is started.
-    plugin = str(Path(__file__).parent.parent / "lerobot_plugin")
+    plugin = str(Path(__file__).parents[1] / "support" / "lerobot_plugin")
     sys.path.append(plugin)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), plugin)))
     import torch

@@ -31,7 +31,7 @@ def test_a_device_that_policies_cannot_run_on_is_refused_in_one_line(device: str
 def test_the_command_ends_before_any_simulator_starts(tmp_path: Path) -> None:
     tree = settings_tree(tmp_path / "run", save_hidden(tmp_path / "checkpoint"), policy={"device": "mps"})
     done = subprocess.run(
-        [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)], capture_output=True, text=True, timeout=200
+        [sys.executable, "-m", "proctor", "eval", *flags(tree)], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 2, done.stderr
     assert "proctor: --policy.device=mps" in done.stderr
@@ -56,7 +56,7 @@ def test_the_note_is_seen(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "proctor.cli",
+        "proctor",
         "eval",
         *flags(settings_tree(tmp_path / "run", checkpoint, **small)),
     ]

@@ -85,7 +85,7 @@ def test_a_backbone_in_the_hubs_cache_counts_by_content(smolvla: tuple[Path, str
         (repository / "refs").mkdir()
         (repository / "refs/main").write_text(snapshot.name)
         code = (
-            "import sys; sys.path.insert(0, 'tests'); from lerobot_runs import load; "
+            "import sys; sys.path.insert(0, 'tests/support'); from lerobot_runs import load; "
             f"print('fingerprint', load({str(own)!r}).spec.fingerprint)"
         )
         env = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
@@ -146,7 +146,7 @@ def test_notes_for_people_do_not_count_but_any_other_file_does(tmp_path: Path) -
 def run(output: Path, checkpoint: Path, **env: str) -> subprocess.CompletedProcess[str]:
     small: dict[str, Any] = {"eval": {"n_episodes": 1, "batch_size": 1}, "env": {"task": "reach-v3"}}
     tree = settings_tree(output, checkpoint, **small)
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)]
+    command = [sys.executable, "-m", "proctor", "eval", *flags(tree)]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **env})
 
 

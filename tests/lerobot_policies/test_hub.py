@@ -25,7 +25,7 @@ def test_a_checkpoint_in_the_hubs_cache(tmp_path: Path, checkpoint: Checkpoint) 
     (place / "refs/main").write_text(REVISION)
     tree = settings_tree(tmp_path / "hub", "someone/act", **small)
     env = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(tree)]
+    command = [sys.executable, "-m", "proctor", "eval", *flags(tree)]
     subprocess.run(command, check=True, timeout=200, env=env)
     local = evaluate(tmp_path / "local", checkpoint("act"), **small)
     assert digests(tmp_path / "hub") == digests(local)

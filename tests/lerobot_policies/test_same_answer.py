@@ -81,7 +81,7 @@ def test_two_hosts(tmp_path: Path, checkpoint: Checkpoint, alone: Alone) -> None
 def test_everything_in_one_process(tmp_path: Path, checkpoint: Checkpoint, alone: Alone) -> None:
     # As a command: it sets torch and GL up for all that follows in its process.
     tree = settings_tree(tmp_path / "run", checkpoint("diffusion"), eval={"use_async_envs": False})
-    subprocess.run([sys.executable, "-m", "proctor.cli", "eval", *flags(tree)], check=True, timeout=200)
+    subprocess.run([sys.executable, "-m", "proctor", "eval", *flags(tree)], check=True, timeout=200)
     assert digests(tmp_path / "run") == digests(alone("diffusion"))
 
 
@@ -92,7 +92,7 @@ def test_through_another_interpreter(kind: str, tmp_path: Path, checkpoint: Chec
     changes = options(kind, policy={"python": sys.executable}, eval={"batch_size": 3})
     tree = settings_tree(tmp_path / "run", checkpoint(kind), **changes)
     simulators = os.environ["PROCTOR_SIM_PYTHON"]
-    subprocess.run([simulators, "-m", "proctor.cli", "eval", *flags(tree)], check=True, timeout=200)
+    subprocess.run([simulators, "-m", "proctor", "eval", *flags(tree)], check=True, timeout=200)
     assert digests(tmp_path / "run") == digests(alone(kind))
 
 

@@ -43,7 +43,7 @@ def complaint(checkpoint: Path, **settings: Any) -> str:
 def test_a_step_that_starts_a_process_starts_none(file: str, checkpoint: Path, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
     add_step(checkpoint, file, {"class": "subprocess.Popen", "config": {"args": ["touch", str(proof)]}})
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags(settings_tree(tmp_path / "run", checkpoint))]
+    command = [sys.executable, "-m", "proctor", "eval", *flags(settings_tree(tmp_path / "run", checkpoint))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 2, done.stderr
     assert not proof.exists()

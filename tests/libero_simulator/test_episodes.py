@@ -18,7 +18,7 @@ from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from libero_rollout import EVERY, STEPS
 from proctor.benchmarks.gl import NO_GL
 
-SCRIPT = Path(__file__).parents[1] / "libero_rollout.py"
+SCRIPT = Path(__file__).parents[1] / "support" / "libero_rollout.py"
 TASKS = [PICK_AND_PLACE, ARTICULATED, IN_A_DRAWER]
 
 Rollouts = Callable[..., list[dict[str, Any]]]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, digests, flags, start_cli
+from harness import SUPPORT, digests, flags, start_cli
 from libero_assets import ARTICULATED, PICK_AND_PLACE
 
-GAZE = f"{TESTS / 'libero_policy.py'}:Gaze"
+GAZE = f"{SUPPORT / 'libero_policy.py'}:Gaze"
 SUITES = f"{PICK_AND_PLACE[0]},{ARTICULATED[0]}"
 
 

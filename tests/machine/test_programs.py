@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness import is_over, wait_until
-from proctor.config.interpreter import describe_exit
 from proctor.engine.interrupts import Interrupts
-from proctor.machine.processes import exit_code
+from proctor.machine.processes import describe_exit, exit_code
 from proctor.machine.programs import Interrupted, ask_program
 
 PYTHON = [sys.executable, "-S", "-c"]

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from harness import (
-    TESTS,
+    SUPPORT,
     Digests,
     descendants,
     digests,
@@ -33,7 +33,7 @@ from harness import (
 SLOW = {"delay": 0.03}
 HANG = {"mischief": "step.hang:*:2:1"}  # every shard, at its third episode
 ONE_WORKER = {"batch_size": 1}
-FAULTY = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise", "at": 20}'}
+FAULTY = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise", "at": 20}'}
 
 
 def parallel(directory: Path, shards: int | str = 3, **options: Any) -> list[str]:
@@ -387,7 +387,7 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
         (["--eval.use_async_envs=false"], "use proctor eval"),
         (["--cluster.address=auto"], "leave --cluster.address out"),
         (["--policy.path=nowhere.py:Name"], "there is no file"),
-        ([f"--policy.path={TESTS / 'tiny_policies.py'}:Renamed"], "which tiny does not give"),
+        ([f"--policy.path={SUPPORT / 'tiny_policies.py'}:Renamed"], "which tiny does not give"),
     ],
 )
 def test_a_mistake_is_told_once_and_leaves_nothing_behind(tmp_path: Path, extra: list[str], words: str) -> None:

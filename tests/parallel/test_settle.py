@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, flags, run_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.benchmarks import gl
 from proctor.benchmarks.gl import RenderDevice, Renderer, Trial, find_renderer
 from proctor.config.load import build_settings
@@ -181,7 +181,7 @@ def test_nothing_is_chosen_where_nothing_is_drawn(tmp_path: Path) -> None:
 def test_a_gpu_that_is_not_there_is_refused_in_one_line_by_name(tmp_path: Path) -> None:
     if not find_renderer().software:
         pytest.skip("a GPU draws here")
-    run = [f"--policy.path={TESTS / 'pixel_policy.py'}:Pixels", "--env.type=metaworld", "--env.task=reach-v3"]
+    run = [f"--policy.path={SUPPORT / 'pixel_policy.py'}:Pixels", "--env.type=metaworld", "--env.task=reach-v3"]
     done = run_cli("parallel", "--num-shards=2", "--render-device=gpu", *run, f"--output_dir={tmp_path / 'run'}")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()

@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import TESTS, Digests, digests, flags, run_cli, run_tiny, tiny_tree
+from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyHostError, UsageError
 from proctor.events import Watcher
 from servers import Served, served, start_server, stop_server
 from tiny_policies import aside
 
-MORTAL = f"{TESTS / 'tiny_policies.py'}:Mortal"
+MORTAL = f"{SUPPORT / 'tiny_policies.py'}:Mortal"
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -147,7 +147,7 @@ def test_executing_less_of_each_chunk_is_another_policy(tmp_path: Path, referenc
 
 
 def test_other_names_on_the_way_change_nothing_that_the_policy_sees(tmp_path: Path, reference: Digests) -> None:
-    renamed = f"{TESTS / 'tiny_policies.py'}:Renamed"
+    renamed = f"{SUPPORT / 'tiny_policies.py'}:Renamed"
     keys = {"observation.state": "robot/state", "observation.image": "robot/image"}
     with served(renamed, rename_map=str(keys).replace("'", '"')) as server:
         evaluation = run_tiny(tmp_path / "run", policy={"path": server.url, "keys": keys})

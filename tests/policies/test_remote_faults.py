@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from websockets.sync.server import ServerConnection
 
 from harness import digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
+from proctor.installation import install_command
 from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, last_line
 from servers import answering, chunk, openpi, served
@@ -222,7 +224,7 @@ def test_without_the_package_the_command_that_installs_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "websockets.sync.client", None)
-    with pytest.raises(UsageError, match=r"pip install 'proctor\[remote\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("remote"))):
         run_tiny(tmp_path / "run", policy={"path": "ws://127.0.0.1:1"})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from websockets.sync.server import ServerConnection
 
-from harness import TESTS, digests, run_tiny
+from harness import SUPPORT, digests, run_tiny
 from proctor.errors import PolicyError, UsageError
 from proctor.policies.remote.arrays import pack, unpack
 from servers import answering
@@ -26,7 +26,7 @@ needs_vla_eval = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def vla_eval_server(how: str = "well", chunk_size: int = 0) -> Iterator[str]:
-    command = [sys.executable, str(TESTS / "vla_eval_server.py"), how, str(chunk_size)]
+    command = [sys.executable, str(SUPPORT / "vla_eval_server.py"), how, str(chunk_size)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:

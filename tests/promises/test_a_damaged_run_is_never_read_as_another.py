@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import proctor
-from harness import TESTS, flags, run_cli, start_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, start_cli, tiny_tree
 from proctor.cli.main import run as command
 from proctor.errors import ProctorError
 from proctor.machine.names import Hosts
@@ -172,7 +172,7 @@ def test_an_evaluation_from_python_does_not_go_on_with_a_damaged_run(tmp_path: P
     def evaluate() -> proctor.EvalResult:
         return proctor.evaluate(
             Thoughtful(),
-            benchmark=f"{TESTS / 'tiny.py'}:Tiny",
+            benchmark=f"{SUPPORT / 'tiny.py'}:Tiny",
             task="a",
             n_episodes=2,
             workers=1,

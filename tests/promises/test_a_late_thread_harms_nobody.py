@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import TESTS
+from harness import SUPPORT
 from outside import Scene, ended
 from proctor.store.episodes import EpisodeTable
 
@@ -54,14 +54,14 @@ def run_script(script: str, *arguments: str) -> str:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2] / 'src'}:{TESTS}"},
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2] / 'src'}:{SUPPORT}"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_a_policy_that_answers_when_its_run_is_over_writes_into_no_other_file(tmp_path: Path) -> None:
-    told = run_script(LATE, f"{TESTS / 'tiny.py'}:Tiny", str(tmp_path / "run"))
+    told = run_script(LATE, f"{SUPPORT / 'tiny.py'}:Tiny", str(tmp_path / "run"))
     assert told.split()[-1] == "0"
 
 
@@ -80,7 +80,7 @@ print(len(result))
 
 
 def test_a_process_with_a_thousand_open_files_evaluates_a_live_policy(tmp_path: Path) -> None:
-    assert run_script(MANY_FILES, f"{TESTS / 'tiny.py'}:Tiny", str(tmp_path / "run")).split()[-1] == "6"
+    assert run_script(MANY_FILES, f"{SUPPORT / 'tiny.py'}:Tiny", str(tmp_path / "run")).split()[-1] == "6"
 
 
 def test_a_simulator_that_takes_signals_of_its_own_is_no_error(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ print(signal.getsignal(signal.SIGCHLD).name)
 
 
 def test_a_caller_that_ignores_its_children_is_told_that_nobody_knows_how_they_ended(tmp_path: Path) -> None:
-    policy = TESTS / "tiny_policies.py"
-    told = run_script(IGNORED % policy, f"{TESTS / 'tiny.py'}:Tiny", str(tmp_path / "run"), str(tmp_path))
+    policy = SUPPORT / "tiny_policies.py"
+    told = run_script(IGNORED % policy, f"{SUPPORT / 'tiny.py'}:Tiny", str(tmp_path / "run"), str(tmp_path))
     assert told.split()[-1] == "SIG_IGN"  # the caller's own affair
     with EpisodeTable(tmp_path / "run" / "run.sqlite", read_only=True) as table:
         (attempt,) = table.attempts()
@@ -125,7 +125,7 @@ def test_a_crash_is_told_as_one_where_sigchld_was_ignored_from_the_start(tmp_pat
     scene = Scene(tmp_path / "scene")
     flags = scene.flags("--env.mischief=step.segfault!:a:1:2", f"--env.scratch={tmp_path}")
     # As `trap '' CHLD` in a shell does.
-    command = [sys.executable, "-m", "proctor.cli", "eval", *flags]
+    command = [sys.executable, "-m", "proctor", "eval", *flags]
     script = "import os, sys; from signal import *; signal(SIGCHLD, SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import TESTS, digests, run_cli
+from harness import SUPPORT, digests, run_cli
 
 POLICIES = "code/tiny_policies.py"
 
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
     (home / "outputs" / "train" / "weights").write_text("1 2 3")
     (home / "code").mkdir()
     for name in ("tiny.py", "tiny_policies.py", "told_trackers.py"):
-        shutil.copy(TESTS / name, home / "code")
+        shutil.copy(SUPPORT / name, home / "code")
     (tmp_path / "elsewhere").mkdir()
     return home
 

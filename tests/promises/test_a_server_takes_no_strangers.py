@@ -14,11 +14,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from harness import TESTS, flags, run_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.policies.remote.arrays import pack
 from servers import Served, answering, ask, observation, openpi, served, start_server, stop_server, talking_to
 
-ONE_STEP = f"{TESTS / 'tiny_policies.py'}:plain"
+ONE_STEP = f"{SUPPORT / 'tiny_policies.py'}:plain"
 """A policy that looks at one step."""
 
 

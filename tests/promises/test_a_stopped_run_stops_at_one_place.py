@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, flags, run_cli, start_cli, stored, tiny_tree, wait_until
+from harness import SUPPORT, flags, run_cli, start_cli, stored, tiny_tree, wait_until
 
 FAILS = " ".join(f"step.raise:a:{index}:1" for index in (0, 3, 4, 9, 11))
 
@@ -99,7 +99,7 @@ def test_an_interrupted_retry_takes_no_stop_away(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_so_it_is_for_a_rule_that_compares(tmp_path: Path) -> None:
     def race(place: str, push: float, mischief: str = "", rival: str = "none") -> int:
-        policy = {"path": f"{TESTS / 'tiny_policies.py'}:Constant", "kwargs": json.dumps({"push": push})}
+        policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Constant", "kwargs": json.dumps({"push": push})}
         eval_ = {"until_better_than": rival, "max_attempts": 1}
         tree = tiny_tree(
             tmp_path / place, task="a", n_episodes=60, policy=policy, env={"mischief": mischief}, eval=eval_

@@ -61,7 +61,7 @@ def _rewrite(path: Path, table_name: str, values: dict[str, Any]) -> None:
 
 
 def _record(row: dict[str, Any], first: dict[str, Any]) -> Any:
-    from proctor.store.records import EpisodeRecord
+    from proctor.store.schema import EpisodeRecord
 
     names = {field.name for field in dataclasses.fields(EpisodeRecord)}
     return EpisodeRecord(**{name: value for name, value in {**row, **first}.items() if name in names})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS, flags, run_cli, run_tiny, start_cli, tiny_tree, without_rights
+from harness import SUPPORT, flags, run_cli, run_tiny, start_cli, tiny_tree, without_rights
 from proctor.cli.main import run
 from proctor.store.episodes import EpisodeTable
 
@@ -196,7 +196,7 @@ def test_a_lock_that_is_held_by_who_says_nonsense_of_itself(tmp_path: Path) -> N
     with lock.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         process: subprocess.Popen[str] = start_cli(
-            "eval", "--policy.type=zero", f"--env.type={TESTS}/tiny.py:Tiny", f"--output_dir={tmp_path}/run"
+            "eval", "--policy.type=zero", f"--env.type={SUPPORT}/tiny.py:Tiny", f"--output_dir={tmp_path}/run"
         )
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2

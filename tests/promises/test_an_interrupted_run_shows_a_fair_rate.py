@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from incomplete_runs import Moment, simulate
 
-from harness import TESTS, run_cli, start_cli, stored, viewed, wait_until
+from harness import SUPPORT, run_cli, start_cli, stored, viewed, wait_until
 from quick_and_slow import QUICK, succeeds
 
 EPISODES, SEED, WORKERS = 90, 1000, 8
@@ -20,7 +20,7 @@ EPISODES, SEED, WORKERS = 90, 1000, 8
 
 def command(output: Path, *more: str) -> list[str]:
     return [
-        f"--env.type={TESTS / 'quick_and_slow.py'}:QuickAndSlow",
+        f"--env.type={SUPPORT / 'quick_and_slow.py'}:QuickAndSlow",
         "--policy.type=zero",
         f"--eval.n_episodes={EPISODES}",
         f"--eval.batch_size={WORKERS}",

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import TESTS
+from harness import SUPPORT
 from proctor.cli.main import COMMANDS, run
 from proctor.engine.child import STEADY
 
-TINY = f"{TESTS / 'tiny.py'}:Tiny"
-PYTHON = f"{TESTS / 'tiny_policies.py'}:Thoughtful"
+TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
+PYTHON = f"{SUPPORT / 'tiny_policies.py'}:Thoughtful"
 EVAL = (f"--policy.path={PYTHON}", f"--env.type={TINY}", "--env.task=a", "--eval.n_episodes=1", "--display=none")
 
 BAD_PATHS = {
@@ -231,7 +231,7 @@ def test_a_benchmark_that_fails_when_it_is_made(
     capsys: pytest.CaptureFixture[str], place: Path, body: str, words: str
 ) -> None:
     (place / "mine.py").write_text(
-        f"import sys\nsys.path.append({str(TESTS)!r})\nimport tiny\nclass B(tiny.Tiny):\n{body}\n"
+        f"import sys\nsys.path.append({str(SUPPORT)!r})\nimport tiny\nclass B(tiny.Tiny):\n{body}\n"
     )
     assert words in told(capsys, "eval", *EVAL, "--env.type=mine.py:B", "--output_dir=run")
     assert words in told(capsys, "serve", EVAL[0], "--env.type=mine.py:B", "--env.task=a")

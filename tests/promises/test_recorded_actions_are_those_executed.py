@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import TESTS, flags, run_cli, tiny_tree
+from harness import SUPPORT, flags, run_cli, tiny_tree
 from recordings import origins, rows
 
 pytest.importorskip("pyarrow")
@@ -19,7 +19,7 @@ pytest.importorskip("av")
 pytest.importorskip("metaworld")
 
 METAWORLD = {"type": "metaworld", "obs_type": "state", "episode_length": 60}
-WILD = f"{TESTS / 'pixel_policy.py'}:Wild"
+WILD = f"{SUPPORT / 'pixel_policy.py'}:Wild"
 STATE = "observation.environment_state"
 
 # Meta-World by itself, without Proctor: reads actions, prints what came of them.

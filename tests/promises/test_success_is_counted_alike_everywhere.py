@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import TESTS, run_cli, viewed
+from harness import SUPPORT, run_cli, viewed
 from shy_rooms import Baseline, Candidate, Table
 
 EPISODES, SEED = 30, 1000
@@ -29,13 +29,13 @@ def evaluate(output: Path, policy: str, *more: str) -> CompletedProcess[str]:
         "--env.type=gym",
         "--env.task=shy/X-v0,shy/Y-v0",
         "--env.package=shy_rooms",
-        f"--policy.path={TESTS / 'shy_rooms.py'}:{policy}",
+        f"--policy.path={SUPPORT / 'shy_rooms.py'}:{policy}",
         f"--eval.n_episodes={EPISODES}",
         f"--seed={SEED}",
         "--eval.batch_size=2",
         f"--output_dir={output}",
         *more,
-        extra_env={"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
+        extra_env={"PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])},
     )
 
 

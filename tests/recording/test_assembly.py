@@ -13,7 +13,7 @@ from proctor.recording import clips, files
 from proctor.recording.assembly import assemble, recover
 from proctor.recording.recorder import EpisodeRecorder
 from proctor.recording.sources import Source
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import BenchmarkSpec, Episode, Feature, Outcome, Task
 from recordings import content, frames
 

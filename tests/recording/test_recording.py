@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.engine.merging import merge_runs
 from proctor.errors import UsageError
+from proctor.installation import install_command
 from proctor.recording.clips import ClipWriter
 from recordings import ROUNDED, content, frames, frames_of, origins, play_again, rows
 
@@ -176,7 +178,7 @@ def test_a_full_disk_ends_the_run_with_one_line(tmp_path: Path) -> None:
 def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name))
-    with pytest.raises(UsageError, match=r"pip install 'proctor\[recording\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("recording"))):
         run_tiny(tmp_path / "run", eval=RECORDING)
     assert not (tmp_path / "run").exists()
 

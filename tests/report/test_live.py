@@ -12,7 +12,7 @@ from proctor.events import RunStart
 from proctor.plan import make_plan
 from proctor.report.live import LiveDisplay
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Task
 
 TASKS = [Task("g", 0, "near", "", 9), Task("g", 1, "far", "", 9)]

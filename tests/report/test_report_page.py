@@ -21,7 +21,7 @@ from proctor.stats.intervals import Rate, wilson
 from proctor.stats.macro import stratified
 from proctor.stats.steps import curve_of_successes
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import Task
 
 SMALL = tuple(
@@ -225,7 +225,7 @@ def test_rates_of_a_run_that_is_cut_short_are_estimates_over_all_that_was_starte
         lambda row: None if (row["task_group"], row["task_id"], row["episode_index"]) in failures else row,
     )
     with EpisodeTable(directory / "run.sqlite") as table:
-        table.write([], running=[Running(key, record.steps - 1) for key, record in failures.items()])
+        table.write([], running=[RunningEpisode(key, record.steps - 1) for key, record in failures.items()])
     successes = sum(bool(record.success) for record in run.records)
     document = Document(write_report([directory]))
     words = document.text(document.section("result"))

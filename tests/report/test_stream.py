@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from harness import TESTS, Digests, flags, run_cli, start_cli, tiny_tree
+from harness import SUPPORT, Digests, flags, run_cli, start_cli, tiny_tree
 from proctor.store.episodes import EpisodeTable
 
 
@@ -55,7 +55,7 @@ def test_the_last_progress_has_everything_and_the_rate(tmp_path: Path) -> None:
 
 
 def test_the_result_names_the_kind_of_error_and_the_exit_status(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise"}'}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise"}'}
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", policy=policy, display="json")))
     assert done.returncode == 1
     result = events(done.stdout)[-1]

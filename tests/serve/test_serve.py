@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from harness import TESTS, THOUGHTFUL, run_cli, start_cli
+from harness import SUPPORT, THOUGHTFUL, run_cli, start_cli
 from proctor.cli.main import run
 from proctor.engine.child import STEADY
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.arrays import pack, unpack
 from servers import Served, ask, observation, served, start_server, stop_server, talking_to
 
-POLICIES = TESTS / "tiny_policies.py"
-TINY = f"--env.type={TESTS / 'tiny.py'}:Tiny"
+POLICIES = SUPPORT / "tiny_policies.py"
+TINY = f"--env.type={SUPPORT / 'tiny.py'}:Tiny"
 
 
 def lives(server: Served) -> bool:

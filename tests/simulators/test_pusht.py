@@ -21,7 +21,7 @@ from gym_runs import (
     make_checkpoint,
     run_checkpoint,
 )
-from harness import TESTS, digests, run_cli
+from harness import SUPPORT, digests, run_cli
 from proctor.benchmarks.gym.opening import Opening
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
 from proctor.benchmarks.gym.telling import ask
@@ -158,7 +158,7 @@ def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(t
 def test_the_preset_is_the_gym_benchmark_with_settings(tmp_path: Path) -> None:
     """`--env.type=gym` runs the same environment to the same digests; it only draws more."""
     policy = [
-        f"--policy.path={TESTS / 'gym_policies.py'}:Walker",
+        f"--policy.path={SUPPORT / 'gym_policies.py'}:Walker",
         "--eval.n_episodes=2",
         "--env.episode_length=40",
     ]

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from made_up_run import MadeUp, make_run
 
 from proctor.errors import StoreError
-from proctor.store.checksums import ChecksumTables, Table
+from proctor.store.checksums import ChecksumTables
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import Running
+from proctor.store.schema import RunningEpisode, Table
 from proctor.types import EpisodeKey, Task
 
 PAGE = 4096
@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed run in which every table has rows."""
     run = make_run(tmp_path_factory.mktemp("damage") / "run", MadeUp(n_episodes=6, tasks=TASKS, errors=2))
     with EpisodeTable(run / "run.sqlite") as table:
-        table.write([], running=[Running(EpisodeKey("near", 0, 6), 3)])
+        table.write([], running=[RunningEpisode(EpisodeKey("near", 0, 6), 3)])
     assert not (run / "run.sqlite-wal").exists()
     return run / "run.sqlite"
 

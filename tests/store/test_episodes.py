@@ -22,8 +22,7 @@ from proctor.plan import make_plan
 from proctor.store import episodes as episodes_module
 from proctor.store.episodes import EpisodeTable, wall_and_startup
 from proctor.store.reading import read_episodes
-from proctor.store.records import Attempt, EpisodeRecord, Running
-from proctor.store.schema import SCHEMA_VERSION
+from proctor.store.schema import SCHEMA_VERSION, Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import Episode, EpisodeKey, Task
 
 ok_floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -164,8 +163,8 @@ def test_what_is_in_flight_is_known_with_what_has_ended_and_leaves_when_it_ends(
         with EpisodeTable(path, read_only=True) as reader:
             return {one.key.episode_index: one.steps for one in reader.running()}
 
-    def running(index: int, steps: int) -> Running:
-        return Running(finished(index).key, steps)
+    def running(index: int, steps: int) -> RunningEpisode:
+        return RunningEpisode(finished(index).key, steps)
 
     with EpisodeTable(path) as table:
         table.write([finished(0)], running=[running(1, 30), running(2, 7)])
@@ -178,8 +177,8 @@ def test_what_is_in_flight_is_known_with_what_has_ended_and_leaves_when_it_ends(
 
 
 def test_what_is_in_flight_elsewhere_is_taken_over_unless_it_has_ended_here(tmp_path: Path) -> None:
-    def running(index: int, steps: int) -> Running:
-        return Running(finished(index).key, steps)
+    def running(index: int, steps: int) -> RunningEpisode:
+        return RunningEpisode(finished(index).key, steps)
 
     with EpisodeTable(tmp_path / "a.sqlite") as first, EpisodeTable(tmp_path / "b.sqlite") as second:
         first.write([finished(0)], running=[running(1, 5), running(2, 3)])
@@ -216,7 +215,7 @@ def test_a_killed_writer_loses_nothing_that_it_had_written(path: Path) -> None:
         "from pathlib import Path\n"
         "from proctor.types import Episode, Task\n"
         "from proctor.store.episodes import EpisodeTable\n"
-        "from proctor.store.records import EpisodeRecord\n"
+        "from proctor.store.schema import EpisodeRecord\n"
         "table = EpisodeTable(Path(sys.argv[1]))\n"
         "task = Task('easy', 3, 'reach-v3', 'reach', 500)\n"
         "for index in range(5):\n"

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import wilson
-from proctor.store.atomic import finite, write_json
 from proctor.store.eval_info import build_eval_info
+from proctor.store.filesystem import finite, write_json
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords
-from proctor.store.records import SPANS, EpisodeRecord
+from proctor.store.schema import SPANS, EpisodeRecord
 from proctor.types import Episode, Task
 
 REACH = Task("reach-v3", 0, "reach-v3", "reach", 500)

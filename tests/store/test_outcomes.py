@@ -16,8 +16,7 @@ from proctor.stats.unfinished import Endings
 from proctor.store.episodes import StoredEpisode
 from proctor.store.eval_info import timing
 from proctor.store.outcomes import ERROR, KINDS, Outcomes
-from proctor.store.records import SPANS, EpisodeRecord, Running
-from proctor.store.schema import TABLES
+from proctor.store.schema import SPANS, TABLES, EpisodeRecord, RunningEpisode
 from proctor.types import Task
 
 TASKS = [Task("g", 0, "a", "", 90), Task("g", 1, "b", "", 90), Task("h", 0, "c", "", 90, reports_success=False)]
@@ -48,7 +47,7 @@ def some_records(draw: st.DrawFn) -> list[EpisodeRecord]:
 class Expected:
     """The numbers of a run, from lists of its records."""
 
-    def __init__(self, records: Sequence[EpisodeRecord], running: Sequence[Running]) -> None:
+    def __init__(self, records: Sequence[EpisodeRecord], running: Sequence[RunningEpisode]) -> None:
         self.by_task = {task_key(task): [r for r in records if r.key[:2] == task_key(task)] for task in TASKS}
         self.told = {task_key(task) for task in TASKS if task.reports_success}
         finished = {record.key for record in records if record.status == "finished"}
@@ -92,7 +91,7 @@ def _mean(records: Sequence[EpisodeRecord], value: Callable[[EpisodeRecord], flo
 def test_results_are_those_of_lists_of_records_to_the_last_bit(
     records: list[EpisodeRecord], ages: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    running = [Running(PLAN[place].key, steps) for place, steps in dict(ages).items()]
+    running = [RunningEpisode(PLAN[place].key, steps) for place, steps in dict(ages).items()]
     errors = [EpisodeRecord.failed(PLAN[place], 1, "an earlier try") for place in data.draw(_places)]
     arrival = data.draw(st.permutations(records), label="order")
     known = {record.key for record in records}

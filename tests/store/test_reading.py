@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import proctor
-from harness import TESTS, run_tiny
+from harness import SUPPORT, run_tiny
 from made_runs import make_run
 from proctor.engine.evaluation import Evaluation
 from proctor.events import Progress, Watcher
 from proctor.store import reading
-from proctor.store.records import EpisodeRecord
 from proctor.store.result import read_result
+from proctor.store.schema import EpisodeRecord
 
 INLINE = {"use_async_envs": False}
 
@@ -115,7 +115,7 @@ def test_what_evaluate_returns_of_a_long_run_is_read_when_it_is_asked_for(
 ) -> None:
     result = proctor.evaluate(
         "zero",
-        benchmark=f"{TESTS / 'tiny.py'}:Tiny",
+        benchmark=f"{SUPPORT / 'tiny.py'}:Tiny",
         task="a,b",
         n_episodes=4,
         output_dir=tmp_path / "run",

@@ -17,8 +17,8 @@ from proctor.errors import IdentityError, UsageError
 from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, default_directory, open_run
+from proctor.store.schema import EpisodeRecord
 from proctor.store.videos import file_name
 from proctor.types import Episode, Task
 

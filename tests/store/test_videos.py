@@ -11,7 +11,7 @@ import pytest
 from made_runs import make_run
 from proctor.errors import StoreError
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.store.videos import bring_video, check_place, links_among, open_video, video_file, video_place
 
 SOURCE = Path(__file__).parents[2] / "src" / "proctor"

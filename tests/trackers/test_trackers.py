@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import proctor
-from harness import TESTS, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
+from harness import SUPPORT, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.trackers import tracker_names
 from proctor.engine.evaluation import Evaluation, evaluate_settings
@@ -24,7 +24,7 @@ INLINE = {"use_async_envs": False}
 
 
 def tracker(name: str) -> str:
-    return f"{TESTS / 'told_trackers.py'}:{name}"
+    return f"{SUPPORT / 'told_trackers.py'}:{name}"
 
 
 class Reported(NamedTuple):
@@ -140,7 +140,7 @@ def test_the_command_line_ends_well_with_a_tracker_that_raises(tmp_path: Path, r
 
 
 def test_a_run_that_failed_says_so(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "nan", "at": 9}}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "nan", "at": 9}}
     failed = report(tmp_path / "run", tracker("Notebook"), policy=policy)
     assert failed.evaluation.error is not None
     end = told(tmp_path / "run")[-1]

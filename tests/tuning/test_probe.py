@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness import TESTS, tiny_tree
+from harness import SUPPORT, tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import PolicyError, PolicyHostError, RunError
@@ -35,7 +35,7 @@ def measured(tmp_path: Path, **options: Any) -> tuple[Measured, list[str]]:
 
 
 def test_a_policy_in_its_own_process_is_measured_with_its_own_chunks(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Mannered", "placement": "central"}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Mannered", "placement": "central"}
     found, told = measured(tmp_path, policy=policy)
     assert found.alone.draws == 1
     assert 4 < found.alone.chunk <= 5  # the last of an episode may be cut short by success
@@ -70,18 +70,18 @@ def test_a_simulator_that_dies_is_told(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_raises_is_told(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "raise"}}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "raise"}}
     with pytest.raises(PolicyError, match="I cannot see"):
         measured(tmp_path, policy=policy)
 
 
 def test_a_policy_whose_process_dies_is_told(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "kill"}}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "kill"}}
     with pytest.raises(PolicyHostError, match="died"):
         measured(tmp_path, policy=policy)
 
 
 def test_a_policy_that_hangs_is_told(tmp_path: Path) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "hang"}}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": {"how": "hang"}}
     with pytest.raises(PolicyHostError, match="hangs: act took longer"):
         measured(tmp_path, policy=policy, limits={"act": 1})

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import proctor
-from harness import TESTS
+from harness import SUPPORT
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.errors import ProctorError, UsageError
+from proctor.installation import missing_package
 from proctor.vector.batch import batch_size
 from proctor.vector.hub import HubId, _load, _normalised, parse_hub_id
 from tiny_vectors import tiny
@@ -25,11 +26,11 @@ def test_settings_and_a_type_give_environments_by_group_and_task() -> None:
     assert made["b"][0].call("task_description") == ("do b", "do b")
     easy = proctor.make_env(proctor.make_env_config("metaworld", task="easy"), n_envs=2)
     assert list(easy["easy"]) == list(range(28))
-    assert proctor.make_env(f"{TESTS / 'tiny.py'}:Tiny")[""][0].num_envs == 1
+    assert proctor.make_env(f"{SUPPORT / 'tiny.py'}:Tiny")[""][0].num_envs == 1
 
 
 def test_a_benchmarks_own_processors_stand_before_its_environments() -> None:
-    settings = proctor.make_env_config(f"{TESTS / 'processed.py'}:ProcessedTiny", task="a")
+    settings = proctor.make_env_config(f"{SUPPORT / 'processed.py'}:ProcessedTiny", task="a")
     env, plain = settings.create_envs(2)["a"][0], tiny().create_envs(2)["a"][0]
     assert (env.single_action_space.shape, plain.single_action_space.shape) == ((1,), (2,))
     seen, before = env.reset(seed=1000)[0], plain.reset(seed=1000)[0]
@@ -52,7 +53,7 @@ def test_settings_are_checked_as_flags_are() -> None:
 
 
 def test_a_benchmark_in_a_file_is_found_from_every_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(TESTS)
+    monkeypatch.chdir(SUPPORT)
     settings = proctor.make_env_config("tiny.py:Tiny", task="a")
     monkeypatch.chdir("/")
     assert settings.create_envs(1)["a"][0].call("task") == ("a",)
@@ -92,7 +93,7 @@ def without(package: str, statement: str) -> str:
 
 def test_missing_packages_are_named_with_the_command_that_brings_them() -> None:
     said = without("gymnasium", "proctor.make_env('metaworld')")
-    assert said == "vector environments need the package gymnasium. Run: pip install 'proctor[vector]'"
+    assert said == str(missing_package("a vector environment", "gymnasium", "vector"))
     said = without("huggingface_hub", "proctor.make_env('user/repo', trust_remote_code=True)")
     assert said == "user/repo:env.py is on the hub, which needs a package. Run: pip install huggingface_hub"
 

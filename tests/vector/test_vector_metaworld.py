@@ -17,7 +17,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import proctor
-from harness import TESTS
+from harness import SUPPORT
 from proctor.benchmarks.gl import find_renderer
 from proctor.errors import NoPicturesError
 
@@ -84,7 +84,7 @@ def here() -> Any:
     except NoPicturesError as error:
         pytest.skip(str(error))
     env = {key: value for key, value in os.environ.items() if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
-    env["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
+    env["PYTHONPATH"] = os.pathsep.join([str(SUPPORT), *sys.path])
     done = subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

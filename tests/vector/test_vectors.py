@@ -15,7 +15,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from harness import TESTS, descendants, is_over, run_tiny, wait_until
+from harness import SUPPORT, descendants, is_over, run_tiny, wait_until
 from proctor.errors import SimulatorError
 from proctor.policies.python import as_policy
 from tiny_vectors import tiny, workers
@@ -253,7 +253,7 @@ def test_a_mistake_of_the_caller_costs_no_worker() -> None:
 
 SCRIPT = f"""
 import os, sys, numpy as np, proctor
-settings = proctor.make_env_config({str(TESTS / "tiny.py")!r} + ":Tiny", task="a", mischief=sys.argv[-1])
+settings = proctor.make_env_config({str(SUPPORT / "tiny.py")!r} + ":Tiny", task="a", mischief=sys.argv[-1])
 env = settings.create_envs(2, use_async_envs=True)["a"][0]
 observation, info = env.reset(seed=1000)
 print(info["seed"].tolist(), flush=True)

@@ -13,6 +13,7 @@ import pytest
 
 from harness import flags, run_cli, start_cli, tiny_tree, wait_until
 from made_runs import make_run
+from proctor.installation import missing_package
 from viewers import viewer
 
 
@@ -106,7 +107,7 @@ def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "proctor: proctor view needs the package starlette. Run: pip install 'proctor[view]'\n"
+    assert done.stderr == f"proctor: {missing_package('proctor view', 'starlette', 'view')}\n"
 
 
 def test_who_opens_it_to_others_is_warned(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from proctor.plan import Plan
 from proctor.store import reading
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
-from proctor.store.records import Running
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import RunningEpisode
 from proctor.types import EpisodeKey
 from proctor.viewer.app import make_app
 from proctor.viewer.pages import Pages, address
@@ -66,7 +66,7 @@ def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
     make_run(tmp_path / "deep" / "er" / "done", {"a": [True, False], "b": [True, None]})
     partly = make_run(tmp_path / "partial", {"a": [True, True], "b": [False, True]}, missing=[("b", 0)])
     with EpisodeTable(partly / "run.sqlite") as table:
-        table.write([], running=[Running(EpisodeKey("b", 0, 0), 60)])
+        table.write([], running=[RunningEpisode(EpisodeKey("b", 0, 0), 60)])
     found = rows(viewing(tmp_path))
     assert set(found) == {"deep/er/done", "partial"}
     done, partial = found["deep/er/done"], found["partial"]
@@ -131,7 +131,7 @@ def test_a_run_that_is_written_is_read_and_not_disturbed(tmp_path: Path) -> None
         table._db.execute("BEGIN IMMEDIATE")  # a writer in the middle of a transaction
         assert client.get("/live/run/").json()["ended"] == 1
         table._db.execute("COMMIT")
-        table.write([records[3], records[1]], running=[Running(records[2].key, 50)])
+        table.write([records[3], records[1]], running=[RunningEpisode(records[2].key, 50)])
         live = client.get("/live/run/").json()
         assert (live["state"], live["ended"], live["planned"]) == ("running", 3, 4)
         # Episode 2 has run longer than the success took, and so counts as the two failures came out.

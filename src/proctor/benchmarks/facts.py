@@ -18,11 +18,12 @@ from proctor import __version__
 from proctor.benchmarks.gl import NO_GL, find_renderer
 from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.protocol import Benchmark
-from proctor.config.interpreter import describe_exit, other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.installation import install_command, other_version, package_environment
+from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
@@ -167,7 +168,7 @@ def _answer(
         return answer
     words = (done.complaint.strip().splitlines() or [describe_exit(done.code)])[-1]
     if "No module named" in words and settings.python is not None:
-        raise UsageError(f"--env.python: {words}. Run: {python} -m pip install proctor")
+        raise UsageError(f"--env.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
     raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")
 
 

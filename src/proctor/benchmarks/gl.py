@@ -13,8 +13,9 @@ import sys
 import time
 from typing import Literal, NamedTuple
 
-from proctor.config.interpreter import describe_exit, package_environment
 from proctor.errors import NoPicturesError
+from proctor.installation import package_environment
+from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
 
 BACKENDS = ("egl", "osmesa")

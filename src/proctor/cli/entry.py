@@ -64,9 +64,10 @@ def main() -> None:
         from proctor.cli.main import run
         from proctor.machine.processes import hear_of_children
     except ImportError as error:
-        sys.stderr.write(
-            f"proctor: cannot start: {error}. Install it again: pip install --force-reinstall proctor\n"
-        )
+        from proctor.installation import install_command
+
+        again = f"{install_command()} --force-reinstall"
+        sys.stderr.write(f"proctor: cannot start: {error}. Install it again: {again}\n")
         sys.exit(1)
     hear_of_children()
     try:

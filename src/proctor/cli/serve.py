@@ -141,7 +141,7 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
     settings = build_settings(tree)
     if settings.policy.python is not None:
         python = settings.policy.python
-        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor.cli serve ...")
+        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor serve ...")
     return settings, serving
 
 

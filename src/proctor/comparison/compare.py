@@ -14,6 +14,7 @@ from proctor.comparison.pairing import Matched, match
 from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
 from proctor.comparison.runs import StoredRun, read_run
 from proctor.errors import UsageError
+from proctor.installation import missing_package
 from proctor.stats.intervals import ALPHA, wilson
 from proctor.stats.macro import clustered_difference
 from proctor.stats.many import compact_letters, holm
@@ -56,7 +57,7 @@ def compare_many(
     try:
         import scipy.special  # noqa: F401
     except ImportError:
-        raise UsageError("comparing runs needs scipy: pip install 'proctor[stats]'") from None
+        raise missing_package("comparing runs", "scipy", "stats") from None
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha={alpha}: expected a number between 0 and 1, such as 0.05.")
     if len(paths) < 2:

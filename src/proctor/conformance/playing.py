@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proctor.config.interpreter import describe_exit
 from proctor.conformance.introduction import Introduction
 from proctor.conformance.player import PlayerBoot
 from proctor.conformance.score import Play, Programme
@@ -20,6 +19,7 @@ from proctor.engine.child import Child
 from proctor.engine.messages import Channel, ChannelClosed, Message
 from proctor.engine.waiting import wait_readable
 from proctor.errors import UsageError
+from proctor.machine.processes import describe_exit
 
 _LONGEST_ORDER = 300.0
 """Seconds after which a player that does not answer counts as hung."""

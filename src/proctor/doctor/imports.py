@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from proctor.benchmarks.gl import NO_GL
-from proctor.config.interpreter import describe_exit, package_environment
+from proctor.installation import package_environment
+from proctor.machine.processes import describe_exit
 from proctor.machine.programs import ask_program
 
 _SECONDS = 60.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from proctor.installation import install_command
+
 CORE, META_WORLD, OPTIONS = "core", "Meta-World", "options"
 
 
@@ -43,7 +45,7 @@ class Package:
     def install(self) -> str:
         """The command that gets it, or another version of it."""
         if self.extra:
-            return f"pip install 'proctor[{self.extra}]'"
+            return install_command(self.extra)
         bounds = ",".join(filter(None, (self.at_least and f">={self.at_least}", self.below and f"<{self.below}")))
         return f"pip install '{self.name}{bounds}'" if bounds else f"pip install {self.name}"
 

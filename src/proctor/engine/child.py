@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from proctor import __version__
-from proctor.config.interpreter import other_version, package_environment
 from proctor.config.registry import load_object
 from proctor.engine.messages import Channel, ChannelClosed, Message, clip
 from proctor.engine.strays import STRAYS, marked
 from proctor.engine.waiting import wait_readable
 from proctor.errors import StoreError
 from proctor.files import reason
+from proctor.installation import other_version, package_environment
 from proctor.machine.processes import end_with_parent, exit_code, hear_of_children, kill_group
 from proctor.machine.versions import HASH_SEED
 

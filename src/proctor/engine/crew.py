@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
 from proctor.engine.child import Child
 from proctor.engine.hosts import Host
@@ -17,7 +16,8 @@ from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
-from proctor.store.records import Running
+from proctor.machine.processes import describe_exit
+from proctor.store.schema import RunningEpisode
 from proctor.types import Episode
 
 
@@ -122,13 +122,13 @@ class Worker:
         self.begun = now()
         return self.assigned.popleft()
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningEpisode | None:
         """Return the episode that it is at, and how many steps that has made."""
         if not self.assigned:
             return None
         number, steps = self.slot.advanced()
         # The word in shared memory may be ahead of, or behind, what the worker has told in messages.
-        return Running(self.assigned[0].key, steps if number == self._over + 1 else 0)
+        return RunningEpisode(self.assigned[0].key, steps if number == self._over + 1 else 0)
 
     def serve_by(self, host: Host) -> None:
         """Be served by another host, in place of one that died; an episode in flight starts again."""

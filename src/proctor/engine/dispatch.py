@@ -19,7 +19,7 @@ from proctor.engine.tally import Tally
 from proctor.errors import PolicyHostError, ProctorError, RunError
 from proctor.events import Progress
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 
 HOPELESS = 12
@@ -106,7 +106,7 @@ class Dispatch:
         *,
         max_attempts: int,
         max_open_tasks: int = 0,
-        cut_short: Iterable[Running] = (),
+        cut_short: Iterable[RunningEpisode] = (),
         rules: StopRules | None = None,
         logs: str = "",
         more: bool = False,
@@ -313,6 +313,6 @@ class Dispatch:
         """How many episodes have finished in this session."""
         return self._tally.finished
 
-    def progress(self, seconds: float, steps: int, busy: int, running: Iterable[Running] = ()) -> Progress:
+    def progress(self, seconds: float, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> Progress:
         """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
         return self._tally.progress(steps, busy, self.workers, running, seconds)

@@ -20,6 +20,7 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
 from proctor.events import RunStart, Watcher
+from proctor.installation import missing_package
 from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
@@ -257,7 +258,7 @@ def _check_sendable(address: str, live_policy: Policy | None) -> None:
             "give file.py:Name, which is sent to the nodes."
         )
     if importlib.util.find_spec("ray") is None:
-        raise UsageError(f"--cluster.address={address} needs Ray. Run: pip install 'proctor[ray]'")
+        raise missing_package(f"--cluster.address={address}", "ray", "ray")
 
 
 def run_directory(settings: Settings) -> RunDirectory:

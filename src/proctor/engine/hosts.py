@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings
 from proctor.engine.bell import Bell
 from proctor.engine.child import Child
@@ -21,6 +20,8 @@ from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_mem
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import Stillness, overdue
 from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.installation import install_command
+from proctor.machine.processes import describe_exit
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
 
@@ -103,7 +104,7 @@ class HostProcess:
                 if "No module named" in words and self.recipe.python is not None:
                     python = self.recipe.python
                     self.child.log.unlink()  # it says no more than this
-                    raise UsageError(f"--policy.python: {words}. Run: {python} -m pip install proctor")
+                    raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
                 raise PolicyHostError(
                     f"the policy's process {ending} while loading"
                     + (f": {words}" if words else "")

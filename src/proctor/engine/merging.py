@@ -11,8 +11,9 @@ from pathlib import Path
 from proctor.config.files import CONFIG_FILE, read_run_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
+from proctor.installation import install_command
 from proctor.plan import make_plan
-from proctor.recording.assembly import INSTALL, assemble, can_record, recover
+from proctor.recording.assembly import assemble, can_record, recover
 from proctor.recording.sources import Source
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
@@ -53,7 +54,8 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
     recorded = not all(Source(run).is_empty for run in runs)
     if recorded and not can_record():
         raise UsageError(
-            f"these runs hold recorded episodes, and merging those needs av and pyarrow. Run: {INSTALL}"
+            "these runs hold recorded episodes, and merging those needs av and pyarrow. "
+            f"Run: {install_command('recording')}"
         )
     # A shard that was stopped at once has not come to write its settings; they are the same in all.
     tree = read_run_settings(next((run for run in runs if (run / CONFIG_FILE).exists()), runs[0]))

@@ -18,8 +18,7 @@ from proctor.engine.transport import Phase
 from proctor.engine.windows import Windows
 from proctor.errors import BenchmarkError, SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.records import EpisodeRecord
-from proctor.store.rewards import pack_rewards
+from proctor.store.schema import EpisodeRecord, pack_rewards
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, as_flag
 
 

@@ -27,8 +27,8 @@ from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, EpisodeKey
 
 

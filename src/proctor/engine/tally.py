@@ -8,7 +8,7 @@ from proctor.events import Progress
 from proctor.results import Results, reporting, started_rate
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR, SUCCESS, Outcomes, state_of
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 
 SHORT_EPISODE = 0.5
 """Seconds below which an episode is short: the coordinator's turn-round matters, and orders are given ahead."""
@@ -22,7 +22,7 @@ class Tally:
         cut_short: those that were running when earlier sessions ended, and how far they had come.
     """
 
-    def __init__(self, before: Outcomes, cut_short: Iterable[Running] = ()) -> None:
+    def __init__(self, before: Outcomes, cut_short: Iterable[RunningEpisode] = ()) -> None:
         self._plan = before.plan
         self._reporting = reporting(self._plan.tasks)
         self._states = bytearray(before["state"].tobytes())
@@ -55,7 +55,7 @@ class Tally:
         return self._episode_seconds / self.finished if self.finished else SHORT_EPISODE
 
     def progress(
-        self, steps: int, busy: int, workers: int, running: Iterable[Running] = (), seconds: float = 0.0
+        self, steps: int, busy: int, workers: int, running: Iterable[RunningEpisode] = (), seconds: float = 0.0
     ) -> Progress:
         """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
         for key, age in running:
@@ -63,7 +63,7 @@ class Tally:
             if place is None or self._states[place] <= ERROR:  # what is told of it may be older than its end
                 # One that starts again comes to where it was: what was seen of it before still holds.
                 self._running[key] = max(age, self._running.get(key, 0))
-        started = [Running(key, age) for key, age in self._running.items()]
+        started = [RunningEpisode(key, age) for key, age in self._running.items()]
         return Progress(
             ended=self._ended,
             total=len(self._plan),
@@ -77,7 +77,7 @@ class Tally:
             episodes_here=self.finished,
         )
 
-    def _rate(self, started: Iterable[Running]) -> Rate:
+    def _rate(self, started: Iterable[RunningEpisode]) -> Rate:
         return started_rate(self._endings, [one.steps for one in started if one.key[:2] in self._reporting])
 
     def _count(self, record: EpisodeRecord) -> None:

@@ -52,6 +52,25 @@ def exit_code(process: subprocess.Popen[Any]) -> int | None:
     return code if known else None
 
 
+def describe_exit(code: int | None) -> str:
+    """Say in words how a process ended; `None` is an exit code that nobody can know.
+
+    >>> describe_exit(-9)
+    'was killed by SIGKILL (out of memory, or by hand)'
+    >>> describe_exit(1)
+    'exited with status 1'
+    """
+    if code is None:
+        return "ended, how is unknown (the process that runs the evaluation ignores SIGCHLD)"
+    if code >= 0:
+        return f"exited with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (out of memory, or by hand)" if code == -signal.SIGKILL else "")
+
+
 def open_file_limit() -> int:
     """Return how many descriptors this process may have open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -18,7 +18,7 @@ from proctor.errors import ProctorError, RunError
 from proctor.events import Watcher
 from proctor.parallel.shard import Event, ShardProcess, ShardRecipe, judge
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 LATE = 30.0
 """Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proctor.config.files import CONFIG_FILE
-from proctor.config.interpreter import package_environment
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.child import STEADY
@@ -18,6 +17,7 @@ from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
 from proctor.errors import ProctorError, UsageError
 from proctor.events import RunStart, Watcher
+from proctor.installation import package_environment
 from proctor.machine.programs import Interrupted
 from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish

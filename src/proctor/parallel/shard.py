@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.config.interpreter import describe_exit
 from proctor.engine.messages import clip
 from proctor.engine.waiting import wait_readable
 from proctor.engine.watchdog import Stillness
@@ -28,11 +27,11 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
-from proctor.machine.processes import exit_code, is_stopped, kill_group
+from proctor.machine.processes import describe_exit, exit_code, is_stopped, kill_group
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
-from proctor.store.records import EpisodeRecord, Running
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 
 Event = dict[str, Any]
@@ -66,7 +65,7 @@ class ShardProcess:
     def __init__(self, recipe: ShardRecipe) -> None:
         self.recipe = recipe
         self.steps = self.busy = self.workers = 0
-        self.running: list[Running] = []
+        self.running: list[RunningEpisode] = []
         self.result: Event | None = None
         self.hung_up = False
         self._verdict: str | None = None
@@ -112,7 +111,9 @@ class ShardProcess:
                 self._in_loop = True
                 self.steps, self.busy, self.workers = event["steps"], event["busy"], event["workers"]
                 self.running = [
-                    Running(EpisodeKey(one["task_group"], one["task_id"], one["episode_index"]), one["steps"])
+                    RunningEpisode(
+                        EpisodeKey(one["task_group"], one["task_id"], one["episode_index"]), one["steps"]
+                    )
                     for one in event["running"]
                 ]
             elif kind == "end":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from proctor.errors import UsageError
+from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
@@ -26,9 +27,7 @@ class ExpertPolicy(Policy):
     def check_installed(cls) -> None:
         """Say how to get Meta-World's scripts."""
         if importlib.util.find_spec("metaworld") is None:
-            raise UsageError(
-                "--policy.type=expert needs the package metaworld. Run: pip install 'proctor[metaworld]'"
-            )
+            raise missing_package("--policy.type=expert", "metaworld", "metaworld")
 
     @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> ExpertPolicy:

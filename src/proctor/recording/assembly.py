@@ -10,12 +10,11 @@ from importlib import metadata
 from pathlib import Path
 
 from proctor.errors import StoreError, UsageError
+from proctor.installation import install_command
 from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
 from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
-from proctor.store.records import EpisodeRecord
-
-INSTALL = "pip install 'proctor[recording]'"
+from proctor.store.schema import EpisodeRecord
 
 _AV = 14
 """The first PyAV that copies a stream without decoding it."""
@@ -33,7 +32,9 @@ def can_record() -> bool:
 def check_can_record(env_python: str | None) -> None:
     """Refuse to record where what writes the dataset is missing."""
     if not can_record():
-        raise UsageError(f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {INSTALL}")
+        raise UsageError(
+            f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {install_command('recording')}"
+        )
     if env_python is not None:
         asked = ask_program([env_python, "-c", "import av"], seconds=300)
         if not asked.may_be_well:

@@ -29,7 +29,7 @@ from proctor.recording.schema import (
     step_columns,
 )
 from proctor.recording.statistics import ImageStats
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"

@@ -24,7 +24,7 @@ from proctor.report.stream import Stream
 from proctor.results import reporting, task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import SUCCESS
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 _MOST_TASKS = 12
 _PLAIN_SECONDS = 5.0

@@ -14,8 +14,8 @@ from typing import Any
 from proctor.engine.evaluation import Evaluation
 from proctor.events import Progress, RunStart, Watcher
 from proctor.report.console import PatientConsole
-from proctor.store.atomic import finite
-from proctor.store.records import EpisodeRecord
+from proctor.store.filesystem import finite
+from proctor.store.schema import EpisodeRecord
 
 
 class Stream(Watcher):

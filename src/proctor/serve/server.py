@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
+from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
 from proctor.files import clip
+from proctor.installation import missing_package
 from proctor.machine.names import Hosts, cannot_listen
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.serve.batcher import Batcher
@@ -71,9 +72,7 @@ class PolicyServer:
         try:
             from websockets.asyncio.server import serve
         except ImportError:
-            raise UsageError(
-                "proctor serve needs the package websockets. Run: pip install 'proctor[remote]'"
-            ) from None
+            raise missing_package("proctor serve", "websockets", "remote") from None
         place = self._place
         try:
             return await serve(

@@ -11,16 +11,16 @@ from __future__ import annotations
 import hashlib
 import operator
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
 
-from proctor.errors import DamagedError, StoreError
+from proctor.errors import StoreError
+from proctor.store.schema import Table
+from proctor.store.sqlite_file import damaged, reading
 
 Row = dict[str, Any]
 """A row's values by column, without its checksum."""
@@ -28,69 +28,6 @@ Row = dict[str, Any]
 _TOTALS = "checksums"
 _AT_ONCE = 256
 """Rows of one table that are in memory at once while it is gone through."""
-
-_PYTHON: Mapping[str, type[Any]] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
-
-# As SQLite gives a value back, whatever Python type it had: that is what the checksum is made of.
-_STORED: Mapping[str, Callable[[Any], Any]] = {
-    "INTEGER": operator.index,
-    "REAL": lambda value: float(value) + 0.0,  # SQLite keeps no sign of zero
-    "TEXT": str,
-    "BLOB": bytes,
-}
-
-_DAMAGE = (
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_FORMAT,
-    sqlite3.SQLITE_TOOBIG,
-    sqlite3.SQLITE_ERROR,  # our statements are right, so a schema that does not know them is not ours
-)
-
-
-@dataclass(frozen=True)
-class Table:
-    """What a table holds; it gets a column for the checksum besides.
-
-    Attributes:
-        columns: SQL definitions by name, each beginning with INTEGER, REAL, TEXT or BLOB.
-        key: the columns that identify a row; none if rows are only ever added.
-    """
-
-    columns: Mapping[str, str]
-    key: tuple[str, ...] = ()
-
-    def sql(self, name: str) -> str:
-        """Return the statement that makes it."""
-        parts = [f"{column} {definition}" for column, definition in self.columns.items()]
-        parts.append("checksum INTEGER NOT NULL")
-        if self.key:
-            parts.append(f"PRIMARY KEY ({', '.join(self.key)})")
-        return f"CREATE TABLE {name} ({', '.join(parts)})" + (" WITHOUT ROWID" if self.key else "")
-
-    @cached_property
-    def _kinds(self) -> list[tuple[str, Callable[[Any], Any]]]:
-        return [(column, _STORED[definition.partition(" ")[0]]) for column, definition in self.columns.items()]
-
-    @cached_property
-    def _types(self) -> list[tuple[type[Any], ...]]:
-        kinds = [
-            (_PYTHON[definition.partition(" ")[0]], "NOT NULL" in definition)
-            for definition in self.columns.values()
-        ]
-        return [(kind,) if needed else (kind, type(None)) for kind, needed in kinds]
-
-    def fits(self, values: Sequence[Any]) -> bool:
-        """Whether a row's values are of the types of their columns: SQLite itself keeps whatever comes."""
-        return all(map(isinstance, values, self._types))
-
-    def values(self, row: Mapping[str, Any]) -> list[Any]:
-        """Return a row's values as SQLite will give them back, in the order of the columns."""
-        # NaN is kept as NULL.
-        return [
-            None if (value := row[column]) is None or value != value else stored(value)
-            for column, stored in self._kinds
-        ]
 
 
 class Total(NamedTuple):
@@ -294,68 +231,6 @@ def _spelled(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def damaged(path: Path, what: str) -> StoreError:
-    """Return the error for a file that is not as it was written."""
-    return DamagedError(
-        f"{path} is damaged: {_one_line(what)}. "
-        "Restore the file from a copy, or run the evaluation again in a new --output_dir."
-    )
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line that says what to do."""
-    with _explained(path, lambda error: f"cannot read {path}: {error}. Check the disk and its permissions."):
-        yield
-
-
-@contextmanager
-def opening(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line that says what to do: nothing was run yet, so nothing is at stake."""
-
-    def words(error: Exception) -> str:
-        hint = "Free some space" if _code(error) == sqlite3.SQLITE_FULL else "Check its owner and permissions"
-        return f"cannot open {path} for reading and writing: {error}. {hint}, or use another --output_dir."
-
-    with _explained(path, words):
-        yield
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line that says what to do."""
-
-    def words(error: Exception) -> str:
-        full = _code(error) == sqlite3.SQLITE_FULL
-        hint = "Free some space" if full else "Check the disk and its permissions"
-        return (
-            f"cannot write results to {path}: {error}. {hint}, then run the same command again: "
-            "finished episodes are kept."
-        )
-
-    with _explained(path, words):
-        yield
-
-
-@contextmanager
-def _explained(path: Path, words: Callable[[Exception], str]) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:  # of a message in which SQLite quotes the file
-        raise damaged(path, ascii(error.object)) from None
-    except (sqlite3.Error, OSError) as error:
-        if _code(error) == sqlite3.SQLITE_INTERRUPT:
-            raise StoreError(f"{path} takes more work to read than any run does. It is not read.") from None
-        if _code(error) in _DAMAGE:
-            raise damaged(path, str(error)) from None
-        raise StoreError(words(error)) from error
-
-
-def _code(error: Exception) -> int:
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
-
-
 def _called(name: str, row: Row, key: Sequence[str]) -> str:
     """Return a row's name for people, made of what it says itself: that may be what has changed."""
     if "episode_index" in row:
@@ -363,8 +238,3 @@ def _called(name: str, row: Row, key: Sequence[str]) -> str:
         return f"the row of {which} in its table '{name}'"
     values = ", ".join(str(row[column]) for column in key)
     return f"the row{f' {values}' if values else ''} in its table '{name}'"
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if words.isprintable() else ascii(words)[1:-1]

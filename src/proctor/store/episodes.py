@@ -6,85 +6,55 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import MOST_EPISODES
 from proctor.errors import StoreError
-from proctor.files import as_written_by_proctor, check_regular, clip, parse_json
-from proctor.store.checksums import ChecksumTables, Row, damaged, opening, reading, writing
-from proctor.store.filesystem import HeldFile, is_network
-from proctor.store.meta import fault_in
-from proctor.store.records import Attempt, EpisodeRecord, Running
-from proctor.store.rewards import RewardCurve, unpack_rewards
-from proctor.store.schema import EPISODE_KEY, SCHEMA_VERSION, TABLES
+from proctor.files import as_written_by_proctor, clip, parse_json
+from proctor.store.checksums import ChecksumTables, Row
+from proctor.store.filesystem import OpenFile, is_network
+from proctor.store.schema import (
+    EPISODE_KEY,
+    JSON_COLUMNS,
+    SCHEMA_VERSION,
+    TABLES,
+    Attempt,
+    EpisodeRecord,
+    Ledger,
+    Note,
+    RewardCurve,
+    RunningEpisode,
+    RunSession,
+    unpack_rewards,
+)
+from proctor.store.sqlite_file import ReadingBudget, connect, damaged, holds_anything, opening, reading, writing
 from proctor.store.videos import check_place
-from proctor.types import EpisodeKey
-
-
-class Session(NamedTuple):
-    """A stretch of time in which one process worked on a run."""
-
-    started_at: float
-    ended_at: float
-    workers: int
-    startup: float
-    ending: str | None = None
-    """Why it ended before the plan did; `None` if it did not."""
-
+from proctor.types import EpisodeKey, Task
 
 NO_END = "the process that ran it was killed, or still runs"
 """The ending of a session that has noted none."""
 
 
-def why_incomplete(sessions: Sequence[Session]) -> str | None:
+def why_incomplete(sessions: Sequence[RunSession]) -> str | None:
     """Return why a run that is not complete went no further, as its sessions tell."""
     told = [session for session in sessions if session.ending is not None]
     return max(told, key=attrgetter("started_at")).ending if told else None
 
 
-class StoredEpisode(NamedTuple):
-    """A row of the table `episodes` as it lies there: `success` is a number, `metrics` and `timing` are JSON."""
-
-    task_group: str
-    task_id: int
-    episode_index: int
-    task: str
-    seed: int
-    status: str
-    success: int | None
-    sum_reward: float | None
-    max_reward: float | None
-    steps: int
-    metrics: str
-    attempts: int
-    seconds: float
-    digest: str | None
-    pixel_digest: str | None
-    video_path: str | None
-    error: str | None
-    asks: int
-    looks: int
-    timing: str
-    worker: str
-    started_at: float
-    ended_at: float
-    rewards: bytes
-    checksum: int
+def _row_type(columns: Iterable[str]) -> Any:
+    return namedtuple("StoredEpisode", tuple(columns))
 
 
-class Note(NamedTuple):
-    """Something that the user was told while the run went on."""
-
-    told_at: float
-    message: str
-
+StoredEpisode = _row_type((*TABLES["episodes"].columns, "checksum"))
+"""A row of the table `episodes` as it lies there: `success` is a number, `metrics` and `timing` are JSON."""
 
 _MOST_BYTES = 16 << 20
 """Of one value in a table."""
@@ -97,13 +67,12 @@ _MOST_ROWS = 4 * MOST_EPISODES
 
 _DECODER = json.JSONDecoder()
 _NUMBERS = {int, float}
-_JSON_COLUMNS = ("metrics", "timing")
 
 _MOST_SECONDS = 1e12
 """Of a moment or a stretch of time, in a table that may be anybody's."""
 
 
-class EpisodeTable:
+class EpisodeTable(Ledger):
     """Reads and writes `run.sqlite`. Opening an existing file checks its schema version.
 
     Args:
@@ -113,16 +82,12 @@ class EpisodeTable:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        self._file: HeldFile | None = None
-        _check_files(path, follow=read_only)
-        with reading(path) if read_only else opening(path):
-            # The coordinator is the only writer; a reader that holds the file for a moment is waited for.
-            where = f"{path.absolute().as_uri()}?mode={_mode(path) if read_only else 'rwc'}"
-            self._db = sqlite3.connect(where, timeout=30, isolation_level=None, uri=True)
+        self._file: OpenFile | None = None
+        self._db = connect(path, read_only=read_only)
         self._tables = ChecksumTables(self._db, path, TABLES, _MOST_ROWS)
         try:
             self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
-            self._db.set_progress_handler(_Budget(path).spend, _Budget.STEP)
+            self._db.set_progress_handler(ReadingBudget(path).spend, ReadingBudget.STEP)
             if not read_only:
                 with opening(path):
                     self._prepare()
@@ -130,7 +95,7 @@ class EpisodeTable:
             self._tables.check_schema()
             if not read_only:
                 self._db.set_progress_handler(None, 0)  # its tables are ours, and it may write for days
-                self._file = HeldFile(path)
+                self._file = OpenFile(path)
         except StoreError:
             self._db.close()
             raise
@@ -139,7 +104,7 @@ class EpisodeTable:
         # WAL needs shared memory between processes, which network file systems do not give.
         self._db.execute(f"PRAGMA journal_mode={'TRUNCATE' if is_network(self.path) else 'WAL'}")
         self._db.execute("PRAGMA synchronous=FULL")
-        if not _holds_anything(self._db):
+        if not holds_anything(self._db):
             with self._tables.transaction():
                 self._tables.create()
                 self._put_meta("schema_version", SCHEMA_VERSION)
@@ -198,15 +163,9 @@ class EpisodeTable:
         self,
         records: Iterable[EpisodeRecord],
         attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
+        running: Iterable[RunningEpisode] = (),
     ) -> None:
-        """Make results durable, all of them or none. A finished episode is never overwritten.
-
-        Args:
-            records: the episodes that have ended.
-            attempts: tries that came to nothing.
-            running: the episodes in flight at this moment, and how far they are.
-        """
+        """Commit results. A record takes its episode out of those in flight."""
         self.check()
         now = time.time()
         with writing(self.path), self._tables.transaction():
@@ -248,16 +207,16 @@ class EpisodeTable:
         if before is not None:
             self._tables.delete("in_flight", before)
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningEpisode]:
         """Return the episodes that were started and have not ended: in flight at the last commit, or cut short."""
-        return [Running(_row_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
+        return [RunningEpisode(_row_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
 
     def count(self) -> int:
         """Return how many episodes have ended, as the table's checksum says; reading them shows if it is true."""
         with reading(self.path):
             return self._tables.total("episodes").rows
 
-    def episodes(self) -> Iterator[StoredEpisode]:
+    def episodes(self) -> Iterator[Any]:
         """Go through every episode that ended, by task and index. Raises `StoreError`, at last at the end."""
         make = StoredEpisode._make
         for values in self._tables.each("episodes"):
@@ -283,7 +242,7 @@ class EpisodeTable:
         rows = map(self._row, keys)
         return {_key(row): unpack_rewards(row.rewards, row.steps) for row in rows if row.rewards}
 
-    def _row(self, key: EpisodeKey) -> StoredEpisode:
+    def _row(self, key: EpisodeKey) -> Any:
         with reading(self.path):
             row = self._tables.find("episodes", key)
         if row is None:
@@ -331,7 +290,7 @@ class EpisodeTable:
                     "sessions", before, {**before, "ended_at": time.time(), "startup": startup, "ending": told}
                 )
 
-    def sessions(self, ends: NDArray[np.float64] | None = None) -> list[Session]:
+    def sessions(self, ends: NDArray[np.float64] | None = None) -> list[RunSession]:
         """Return every session in the order of their beginnings.
 
         One that was killed counts until the last episode that it finished.
@@ -354,7 +313,7 @@ class EpisodeTable:
                 following = min((later["started_at"] for later in rows[place + 1 :]), default=math.inf)
                 own = () if ends is None else ends[(start <= ends) & (ends < following)]
                 last = float(max(own, default=start))
-            found.append(Session(start, last or start, row["workers"], row["startup"], ending))
+            found.append(RunSession(start, last or start, row["workers"], row["startup"], ending))
         return found
 
     def absorb(self, source: EpisodeTable) -> None:
@@ -388,7 +347,7 @@ class EpisodeTable:
                     self._tables.replace("sessions", before, {**before, **session._asdict()})
 
 
-def wall_and_startup(sessions: Iterable[Session]) -> tuple[float, float]:
+def wall_and_startup(sessions: Iterable[RunSession]) -> tuple[float, float]:
     """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
     ordered = sorted(sessions, key=attrgetter("started_at"))
     wall = reached = 0.0
@@ -398,78 +357,17 @@ def wall_and_startup(sessions: Iterable[Session]) -> tuple[float, float]:
     return wall, sum(session.startup for session in ordered)
 
 
-def is_begun(path: Path) -> bool:
-    """Whether a file holds tables. One that cannot be read counts: opening it says what is wrong."""
-    _check_files(path, follow=True)
-    if not path.exists():
-        return False
-    try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode={_mode(path)}", uri=True)
-        try:
-            return _holds_anything(database)
-        finally:
-            database.close()
-    except (sqlite3.Error, UnicodeDecodeError):
-        return True
-
-
-def _mode(path: Path) -> str:
-    """How to open a file that is only looked at."""
-    # A reader of a write-ahead log makes files beside it, which it may not in somebody else's directory and should
-    # not in ours. Where no log lies there nobody writes, so the file can be read as it is. Network file systems
-    # never have one, so there one cannot tell; and there a reader makes no files.
-    log, index = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "shm"))
-    if not log.exists() and not is_network(path):
-        return "ro&immutable=1"
-    # The index of a log is only looked at, too: what a killed writer left is put in order by who goes on with it.
-    return "ro&readonly_shm=1" if index.exists() else "ro"
-
-
-def _holds_anything(database: sqlite3.Connection) -> bool:
-    """Whether there are tables, or were: a file whose list of tables is lost is more than a page long."""
-    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return bool(tables or database.execute("PRAGMA page_count").fetchone()[0] > 1)
-
-
-def _check_files(path: Path, *, follow: bool) -> None:
-    """Refuse what SQLite would wait for, or write to elsewhere."""
-    try:
-        for kind in ("", "-wal", "-shm", "-journal"):
-            check_regular(path.with_name(f"{path.name}{kind}"), follow=follow and not kind)
-    except OSError as error:
-        raise StoreError(f"{clip(str(error), 500)}. It is not read.") from None
-
-
-class _Budget:
-    """How much SQLite may do for somebody who reads: more than any run needs, and never without an end."""
-
-    STEP = 1_000_000
-
-    def __init__(self, path: Path) -> None:
-        try:
-            size = path.stat().st_size
-        except OSError:
-            size = 0
-        # In instructions of SQLite's machine, of which a row takes some dozens and a byte less than one.
-        self._left = 200 * self.STEP + 20 * min(size, 1 << 30)
-
-    def spend(self) -> int:
-        """Take a step; anything but 0 ends the query."""
-        self._left -= self.STEP
-        return self._left < 0
-
-
 def _row(record: EpisodeRecord, ended_at: float) -> Row:
     wire = record.to_wire()
-    texts = {column: json.dumps(wire[column], sort_keys=True) for column in _JSON_COLUMNS}
+    texts = {column: json.dumps(wire[column], sort_keys=True) for column in JSON_COLUMNS}
     return {**wire, **texts, "ended_at": ended_at}
 
 
-def record_of(row: StoredEpisode) -> EpisodeRecord:
+def record_of(row: Any) -> EpisodeRecord:
     """Return a row as a record. Raises `ValueError` if it is not as a record is written."""
     values = row._asdict()
     del values["ended_at"], values["checksum"]
-    values |= {column: named_numbers(column, values[column]) for column in _JSON_COLUMNS}
+    values |= {column: named_numbers(column, values[column]) for column in JSON_COLUMNS}
     values |= {"success": None if row.success is None else bool(row.success), "rewards": b""}
     return EpisodeRecord(**values)
 
@@ -493,9 +391,61 @@ def check_seconds(seconds: float | None) -> None:
         raise ValueError(f"a time is {seconds:g} s")
 
 
-def _key(row: StoredEpisode) -> EpisodeKey:
+def _key(row: Any) -> EpisodeKey:
     return EpisodeKey(row.task_group, row.task_id, row.episode_index)
 
 
 def _row_key(row: Row) -> EpisodeKey:
     return EpisodeKey(row["task_group"], row["task_id"], row["episode_index"])
+
+
+def fault_in(key: str, value: Any) -> str | None:
+    """Say what is wrong with a stored value; `None` if nothing is, or nobody relies on it."""
+    check = _CHECKS.get(key)
+    return None if value is None or check is None else check(value)
+
+
+def _n_episodes(value: Any) -> str | None:
+    return None if _whole(value) and value <= MOST_EPISODES else f"must be a number up to {MOST_EPISODES:,}"
+
+
+def _tasks(value: Any) -> str | None:
+    hints = {name: get_args(kind) or (kind,) for name, kind in get_type_hints(Task).items()}
+    if not isinstance(value, list) or len(value) > MOST_EPISODES:
+        return "must be a list of tasks"
+    for task in value:
+        if not isinstance(task, Mapping) or not task.keys() <= hints.keys():
+            return f"must be a list of maps of {', '.join(hints)}"
+        if any(type(item) not in hints[name] for name, item in task.items()):
+            return "must have no task with a value of another type"
+        try:
+            Task(**task)
+        except TypeError:
+            return "must have no incomplete task"
+    return None
+
+
+def _stopped(value: Any) -> str | None:
+    fits = isinstance(value, Mapping) and _whole(value.get("episodes")) and isinstance(value.get("rule"), str)
+    return None if fits else "must be a map with the episodes and the rule"
+
+
+def _identity(value: Any) -> str | None:
+    if not isinstance(value, Mapping) or not _whole(value.get("seed")) or value["seed"] >= 1 << 63:
+        return "must be a map with a seed"
+    parts = ("versions", "machine", "policy")
+    return (
+        None if all(isinstance(value.get(part, {}), Mapping) for part in parts) else f"must have maps of {parts}"
+    )
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    "n_episodes": _n_episodes,
+    "tasks": _tasks,
+    "stopped": _stopped,
+    "identity": _identity,
+}

@@ -15,7 +15,7 @@ from proctor.results import Result, Results, TaskKey, task_key
 from proctor.stats.intervals import CONFIDENCE, Rate
 from proctor.stats.macro import clustered, stratified
 from proctor.store.reading import MOST_LISTED, StoredRecords
-from proctor.store.records import SPANS, EpisodeRecord
+from proctor.store.schema import SPANS, EpisodeRecord
 from proctor.store.videos import video_place
 
 _PER_EPISODE = (

@@ -15,12 +15,13 @@ import numpy as np
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.files import check_folder
 from proctor.plan import Plan, make_plan
-from proctor.store.episodes import EpisodeTable, is_begun
+from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
 from proctor.store.reading import read_outcomes
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
+from proctor.store.schema import EpisodeRecord
+from proctor.store.sqlite_file import is_begun
 from proctor.store.videos import bring_video, links_among
 from proctor.types import EpisodeKey, Task
 

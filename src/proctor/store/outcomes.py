@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.plan import Plan
-from proctor.store.episodes import StoredEpisode
-from proctor.store.records import SPANS, EpisodeRecord
+from proctor.store.schema import SPANS, EpisodeRecord
 from proctor.types import EpisodeKey
 
 Kind = Literal["error", "failure", "success", "unknown"]
@@ -71,10 +70,8 @@ class Outcomes:
             found.add(record, record.timing)
         return found
 
-    def add(
-        self, one: EpisodeRecord | StoredEpisode, timing: Mapping[str, float], ended_at: float = 0.0
-    ) -> int | None:
-        """Take an ended episode; returns its place, or `None` if it is not in the plan or finished before."""
+    def add(self, one: Any, timing: Mapping[str, float], ended_at: float = 0.0) -> int | None:
+        """Take an ended episode, as a record or a row; returns its place, or `None` if it is not new."""
         place = self.plan.place_of(EpisodeKey(one.task_group, one.task_id, one.episode_index))
         if place is None or self._states[place] > ERROR:
             return None

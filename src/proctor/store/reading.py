@@ -14,7 +14,7 @@ from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable, check_seconds, named_numbers, record_of
 from proctor.store.outcomes import TIMES, Outcomes
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 MOST_LISTED = 50_000
 """Episodes up to which a run is listed one by one: held in memory as records, and written into `eval_info.json`.

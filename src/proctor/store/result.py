@@ -8,13 +8,14 @@ from typing import Any
 
 from proctor.plan import Plan
 from proctor.results import Results
-from proctor.store.atomic import write_json
-from proctor.store.episodes import EpisodeTable, Session, wall_and_startup, why_incomplete
+from proctor.store.episodes import EpisodeTable, wall_and_startup, why_incomplete
 from proctor.store.eval_info import build_eval_info
+from proctor.store.filesystem import write_json
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import Episodes, StoredRecords, read_episodes
 from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.schema import RunSession
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class StoredResult:
 
     results: Results
     records: StoredRecords
-    sessions: Sequence[Session]
+    sessions: Sequence[RunSession]
     planned: int
     """How many episodes the whole plan has."""
 

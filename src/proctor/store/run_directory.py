@@ -23,12 +23,13 @@ from proctor.config.yaml_text import dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.files import given_path
 from proctor.plan import Plan
-from proctor.store.atomic import write_text
-from proctor.store.episodes import EpisodeTable, is_begun
+from proctor.store.episodes import EpisodeTable
+from proctor.store.filesystem import write_text
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import read_outcomes
+from proctor.store.sqlite_file import is_begun
 from proctor.store.videos import file_name, video_place
 from proctor.types import EpisodeKey, Task
 

@@ -19,7 +19,7 @@ from proctor.engine.evaluation import Evaluation
 from proctor.errors import ProctorError, UsageError
 from proctor.events import Progress, RunStart, Watcher
 from proctor.files import read_json
-from proctor.store.atomic import write_json
+from proctor.store.filesystem import write_json
 from proctor.store.run_directory import SHARD_DIRECTORIES
 from proctor.store.videos import file_name
 from proctor.trackers.reporter import Reporter

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proctor.config.interpreter import package_environment
+from proctor.installation import package_environment
 from proctor.machine.processes import exit_code, kill_group
 
 _PIPE_BYTES = 1 << 20

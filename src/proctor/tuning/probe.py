@@ -20,7 +20,7 @@ from proctor.errors import PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, Task
 
 _POLITE_SECONDS = 2.0

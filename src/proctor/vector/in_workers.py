@@ -14,9 +14,9 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from proctor.config.interpreter import describe_exit
 from proctor.engine.child import STEADY
 from proctor.errors import SimulatorError
+from proctor.machine.processes import describe_exit
 from proctor.types import BenchmarkSpec
 from proctor.vector.drawing import gl_variables
 from proctor.vector.factory import EnvFactory

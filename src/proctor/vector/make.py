@@ -12,6 +12,7 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError
+from proctor.installation import missing_package
 from proctor.vector.batch import batch_size
 from proctor.vector.factory import EnvFactory
 from proctor.vector.hub import make_hub_env, parse_hub_id
@@ -89,4 +90,4 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
 
 def _check_gymnasium() -> None:
     if importlib.util.find_spec("gymnasium") is None:
-        raise UsageError("vector environments need the package gymnasium. Run: pip install 'proctor[vector]'")
+        raise missing_package("a vector environment", "gymnasium", "vector")

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
+from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
+from proctor.installation import missing_package
 from proctor.machine.names import cannot_listen
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> 
         import starlette  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise UsageError(
-            f"proctor view needs the package {error.name}. Run: pip install 'proctor[view]'"
-        ) from None
+        raise missing_package("proctor view", str(error.name), "view") from None
     from proctor.machine.names import Hosts
     from proctor.viewer.app import make_app
 

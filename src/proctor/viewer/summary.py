@@ -17,11 +17,12 @@ from proctor.report.live import duration
 from proctor.report.page.view import moment
 from proctor.report.summary import interval, percent
 from proctor.stats.intervals import Rate, wilson
-from proctor.store.episodes import EpisodeTable, Session, wall_and_startup, why_incomplete
+from proctor.store.episodes import EpisodeTable, wall_and_startup, why_incomplete
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import read_episodes
 from proctor.store.result import read_result
 from proctor.store.run_directory import DATABASE, EVAL_INFO
+from proctor.store.schema import RunSession
 from proctor.types import Task
 from proctor.viewer.safety import leads_out
 
@@ -164,7 +165,7 @@ def _read(directory: Path, path: str, began: float, writer: str) -> Summary:
     )
 
 
-def _speed(sessions: Sequence[Session], ended: Outcomes) -> float:
+def _speed(sessions: Sequence[RunSession], ended: Outcomes) -> float:
     if not sessions:
         return 0.0
     began = sessions[-1].started_at

@@ -14,6 +14,7 @@ from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError, did_you_mean
+from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Gym(Benchmark):
     def check_installed(self) -> None:
         """Say how to get Gymnasium if it is not there."""
         if importlib.util.find_spec("gymnasium") is None:
-            raise UsageError("--env.type=gym needs the package gymnasium. Run: pip install 'proctor[gym]'")
+            raise missing_package("--env.type=gym", "gymnasium", "gym")
 
 
 def comma_list(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, check_known
+from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
 
 TOP = "observation.images.top"
@@ -70,9 +71,7 @@ class Preset(Benchmark):
         """Say how to get the package if it is not there."""
         for module in ("gymnasium", self.package):
             if importlib.util.find_spec(module) is None:
-                raise UsageError(
-                    f"--env.type={self.name} needs the package {module}. Run: pip install 'proctor[{self.name}]'"
-                )
+                raise missing_package(f"--env.type={self.name}", module, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from proctor.config.contents import content_hash
 from proctor.errors import UsageError
+from proctor.installation import missing_package
 
 REPOSITORY = "lerobot/libero-assets"
 HOW_TO_GET = (
@@ -78,7 +79,7 @@ def package_root() -> Path:
     for place in (found.submodule_search_locations or ()) if found is not None else ():
         if (Path(place) / "libero" / "bddl_files").is_dir():
             return Path(place) / "libero"
-    raise UsageError("--env.type=libero needs the package hf-libero. Run: pip install 'proctor[libero]'")
+    raise missing_package("--env.type=libero", "hf-libero", "libero")
 
 
 def fingerprint(root: Path) -> str:

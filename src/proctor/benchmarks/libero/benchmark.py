@@ -14,6 +14,7 @@ from proctor.benchmarks.libero.tasks import INITIAL_STATES, MAX_STEPS, prompt, s
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError, check_known, did_you_mean
+from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE = "observation.state"
@@ -158,9 +159,7 @@ class Libero(Benchmark):
         package_root()
         for module, distribution in _MODULES.items():
             if importlib.util.find_spec(module) is None:
-                raise UsageError(
-                    f"--env.type=libero needs the package {distribution}. Run: pip install 'proctor[libero]'"
-                )
+                raise missing_package("--env.type=libero", distribution, "libero")
 
     def fetch(self) -> None:
         """Download the meshes and textures if they are nowhere on this machine."""

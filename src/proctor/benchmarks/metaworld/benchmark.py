@@ -14,6 +14,7 @@ from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, check_known
+from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
@@ -115,9 +116,7 @@ class MetaWorld(Benchmark):
         """Say how to get Meta-World if it is not there."""
         for module in ("metaworld", "mujoco", "packaging"):
             if importlib.util.find_spec(module) is None:
-                raise UsageError(
-                    f"--env.type=metaworld needs the package {module}. Run: pip install 'proctor[metaworld]'"
-                )
+                raise missing_package("--env.type=metaworld", module, "metaworld")
 
 
 def one_hot_tasks(settings: MetaWorldSettings) -> Sequence[str]:

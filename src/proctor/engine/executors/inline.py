@@ -17,7 +17,7 @@ from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.dispatch import Cause, Failure
 from proctor.engine.executors.local import RunOrder, stored_path
-from proctor.engine.executors.protocol import Ending, Ledger, Publisher
+from proctor.engine.executors.protocol import Ending, Publisher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
@@ -31,7 +31,7 @@ from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import BenchmarkSpec, Episode
 
 
@@ -51,7 +51,7 @@ def run_inline(
     try:
         while not interrupts.count and (episode := dispatch.take(held)) is not None:
             held, began = task_key(episode), time.monotonic()
-            cut_short: list[Running] = []
+            cut_short: list[RunningEpisode] = []
             publisher.begun(episode)
             try:
                 with interrupts.abruptly():
@@ -108,9 +108,9 @@ class _Inline:
         self._prove()
         return replace(record, video_path=stored_path(video), worker="0")
 
-    def running(self, episode: Episode) -> list[Running]:
+    def running(self, episode: Episode) -> list[RunningEpisode]:
         """Return how far the episode is, in which something has broken off."""
-        return [Running(episode.key, self._meter.steps)]
+        return [RunningEpisode(episode.key, self._meter.steps)]
 
     def describe(self, error: BaseException) -> str:
         """Say what broke, and drop the simulator, whose state is unknown now."""

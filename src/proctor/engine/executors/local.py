@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proctor.config.interpreter import describe_exit
 from proctor.config.settings import LimitSettings, RunSettings
 from proctor.engine.child import NO_ROOM
 from proctor.engine.crew import Worker, WorkerRecipe
 from proctor.engine.dispatch import Cause, Dispatch, Failure
-from proctor.engine.executors.protocol import TICK, Ending, Ledger, Publisher
+from proctor.engine.executors.protocol import TICK, Ending, Publisher
 from proctor.engine.headcount import Headcount, Moment
 from proctor.engine.hosts import Host, HostProcess, HostThread
 from proctor.engine.interrupts import Interrupts
@@ -31,10 +30,10 @@ from proctor.errors import RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
-from proctor.machine.processes import cpu_seconds
+from proctor.machine.processes import cpu_seconds, describe_exit
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import EpisodeRecord, Running
+from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode
 
 POLITE_SECONDS = 3.0
@@ -132,7 +131,7 @@ class Coordinator:
         self._headcount = Headcount(*order.crew, usable_cores(), order.on_gpu)
         self._workers: dict[int, Worker] = {}
         self._next_number = 0
-        self._cut_short: list[Running] = []
+        self._cut_short: list[RunningEpisode] = []
         self._stop_deadline = float("inf")
         self._startup = sum(host.startup for host in hosts)
         self._steps_of_the_gone = 0
@@ -399,7 +398,7 @@ class Coordinator:
     def _busy(self) -> int:
         return sum(bool(worker.assigned) for worker in self._workers.values())
 
-    def _running(self) -> list[Running]:
+    def _running(self) -> list[RunningEpisode]:
         """Return which episodes are in flight, and how far each is."""
         found = (*(worker.running() for worker in self._workers.values()), *self._cut_short)
         # Of those that have not begun there is nothing to tell.

@@ -11,7 +11,7 @@ from pathlib import Path
 from proctor.config.settings import Settings
 from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator, Feed, RunOrder
-from proctor.engine.executors.protocol import Ending, Ledger, RunFacts, Workforce
+from proctor.engine.executors.protocol import Ending, RunFacts, Workforce
 from proctor.engine.hosts import HostThread
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import Crew, crew_size
@@ -27,6 +27,7 @@ from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
 from proctor.types import Episode, Task
 
 

@@ -1,4 +1,4 @@
-"""What every executor offers, and what it needs: a ledger that keeps results, and those who watch."""
+"""What every executor offers, and how it tells the store and those who watch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proctor.errors import ProctorError
 from proctor.events import Watcher
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Ledger, RunningEpisode
 from proctor.types import Episode, Task
 
 TICK = 0.25
@@ -24,24 +24,6 @@ TICK = 0.25
 
 CHECK_SECONDS = 1.0
 """How often it is made sure that the run directory is still there."""
-
-
-class Ledger(Protocol):
-    """Where results go: the run's table, or a node's way to it."""
-
-    def running(self) -> list[Running]:
-        """Return every episode that was started before and has not ended, with how far it had come."""
-
-    def write(
-        self,
-        records: Iterable[EpisodeRecord],
-        attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
-    ) -> None:
-        """Keep results for good, and which episodes are in flight at this moment."""
-
-    def check(self) -> None:
-        """Raise `RunGoneError` if what would be kept now is lost. Cheap: it is asked every second."""
 
 
 class RunFacts(NamedTuple):
@@ -148,7 +130,7 @@ class Publisher:
         for watcher in self._watchers:
             watcher.begun(episode)
 
-    def publish(self, running: Callable[[], list[Running]], *, last: bool = False) -> None:
+    def publish(self, running: Callable[[], list[RunningEpisode]], *, last: bool = False) -> None:
         """Make durable what has been decided, all in one commit; only then tell of it.
 
         Args:
@@ -181,7 +163,7 @@ class Publisher:
             self._ledger.check()
         return True
 
-    def show(self, steps: int, busy: int, running: Iterable[Running] = ()) -> None:
+    def show(self, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> None:
         """Tell how far the run is."""
         progress = self._dispatch.progress(time.monotonic() - self._began, steps, busy, running)
         for watcher in self._watchers:

@@ -18,6 +18,7 @@ from typing import Any
 
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
+from proctor.installation import install_command
 from proctor.policies.lerobot.documents import otherwise, read_document, read_steps
 from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps
 
@@ -60,12 +61,13 @@ def check_lerobot() -> None:
         raise UsageError(
             f"LeRobot checkpoints need lerobot >= 0.5, which needs Python >= 3.12; {python} is "
             f"{sys.version_info[0]}.{sys.version_info[1]}. Run: python3.12 -m venv lerobot-env && "
-            "lerobot-env/bin/pip install 'proctor[lerobot]', and add --policy.python=lerobot-env/bin/python"
+            f"{install_command('lerobot', 'lerobot-env/bin/pip')}, and add --policy.python=lerobot-env/bin/python"
         )
     if importlib.util.find_spec("lerobot") is None:
         raise UsageError(
             f"{python} has no lerobot, which a LeRobot checkpoint needs. "
-            f"Run: {python} -m pip install 'proctor[lerobot]' (or name another interpreter: --policy.python=PATH)"
+            f"Run: {install_command('lerobot', f'{python} -m pip')} (or name another interpreter: "
+            "--policy.python=PATH)"
         )
     version = metadata.version("lerobot")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_LEROBOT:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.files import clip
+from proctor.installation import missing_package
 from proctor.policies.remote.arrays import Malformed
 
 if TYPE_CHECKING:
@@ -138,9 +139,7 @@ def _connect(address: Address) -> ClientConnection:
         from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
         from websockets.sync.client import connect
     except ImportError:
-        raise UsageError(
-            "a policy server needs the package websockets. Run: pip install 'proctor[remote]'"
-        ) from None
+        raise missing_package("a policy server", "websockets", "remote") from None
     try:
         opened = connect(
             address.url,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
+from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, Unreachable
@@ -84,7 +85,7 @@ class RemotePolicy(Policy):
     def check_installed(cls) -> None:
         """Say how to get what connects to a server."""
         if importlib.util.find_spec("websockets") is None:
-            raise UsageError("a policy server needs the package websockets. Run: pip install 'proctor[remote]'")
+            raise missing_package("a policy server", "websockets", "remote")
 
     def __init__(self, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> None:
         if not settings.path:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind, Outcomes, state_of
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 
 CURVE_TASKS = 60
 CURVES_PER_OUTCOME = 3

@@ -17,7 +17,7 @@ from proctor.report.page.choice import MOST_CARDS, MOST_ROWS, episodes_for_curve
 from proctor.report.page.figures import RewardLine, reward_panel, tidy
 from proctor.report.page.run import Run
 from proctor.store.outcomes import FAILURE, Kind
-from proctor.store.records import EpisodeRecord
+from proctor.store.schema import EpisodeRecord
 from proctor.store.videos import open_video, video_file
 from proctor.types import Episode
 

@@ -24,7 +24,7 @@ from proctor.report.page.svg import (
 )
 from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.steps import StepCurve
-from proctor.store.rewards import RewardCurve
+from proctor.store.schema import RewardCurve
 
 _BAR, _LINE = 10, 20
 _CURVE_HEIGHT, _CURVE_TOP = 260, 16

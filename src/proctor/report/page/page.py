@@ -28,7 +28,7 @@ from proctor.report.page.settings import SettingsTable, settings_tables
 from proctor.report.page.view import View, view_of
 from proctor.results import Result
 from proctor.stats.intervals import Rate
-from proctor.store.atomic import write_text
+from proctor.store.filesystem import write_text
 from proctor.store.result import StoredResult
 from proctor.store.videos import links_among
 

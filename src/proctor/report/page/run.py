@@ -14,13 +14,14 @@ from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.report.page.choice import episodes_for_curves
 from proctor.results import Results
-from proctor.store.episodes import EpisodeTable, Note, Session, is_begun, wall_and_startup
+from proctor.store.episodes import EpisodeTable, wall_and_startup
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords
 from proctor.store.result import StoredResult, read_result
-from proctor.store.rewards import RewardCurve
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
+from proctor.store.schema import Note, RewardCurve, RunSession
+from proctor.store.sqlite_file import is_begun
 from proctor.types import EpisodeKey, Task
 
 
@@ -73,7 +74,7 @@ class Run:
         return self.stored.records
 
     @cached_property
-    def sessions(self) -> Sequence[Session]:
+    def sessions(self) -> Sequence[RunSession]:
         """When it was worked on."""
         return sorted(self.stored.sessions)
 

@@ -25,8 +25,8 @@ from proctor.report.summary import describe_stop
 from proctor.results import Result, describe_running
 from proctor.store.episodes import why_incomplete
 from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import DATABASE
+from proctor.store.schema import EpisodeRecord
 
 _MOST_NOTES = 100
 _MOST_ERRORS = 200

@@ -12,7 +12,7 @@ from raylets import Raylets
 @pytest.fixture(scope="module")
 def raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raylets]:
     """Three raylets; the driver is on the first."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
     cluster = Raylets(tmp_path_factory.mktemp("raylets") / "log")
     try:
         yield cluster

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness import (
-    TESTS,
+    SUPPORT,
     Digests,
     descendants,
     digests,
@@ -28,9 +28,9 @@ from harness import (
 from raylets import Raylets, is_engine
 from tiny_policies import aside
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
 
-PATIENT = f"{TESTS / 'tiny_policies.py'}:Patient"
+PATIENT = f"{SUPPORT / 'tiny_policies.py'}:Patient"
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -91,7 +91,9 @@ def test_the_driver_has_the_dataset_of_a_recorded_run(calm: tuple[Path, str, str
     run, _, _ = calm
     here = run_tiny(tmp_path / "run", eval={"recording": True})
     assert here.recorded == 12
-    infos = [json.loads((place / "dataset" / "meta" / "info.json").read_text()) for place in (run, tmp_path / "run")]
+    infos = [
+        json.loads((place / "dataset" / "meta" / "info.json").read_text()) for place in (run, tmp_path / "run")
+    ]
     assert infos[0] == infos[1]
     assert not (run / "recording").exists()
 
@@ -141,7 +143,7 @@ def test_a_killed_driver_takes_everything_on_the_nodes_along_and_the_same_comman
 def test_a_policy_that_raises_ends_the_run_and_the_traceback_comes_to_the_driver(
     raylets: Raylets, tmp_path: Path
 ) -> None:
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Faulty", "kwargs.how": "raise"}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs.how": "raise"}
     done = run_cli("eval", *flags(raylets.tree(tmp_path / "run", policy=policy)))
     assert done.returncode == 1, done.stderr
     assert re.search(r"I cannot see.* \(node \S+ \([0-9a-f]{8}\), logs in \S+\)", done.stderr)
@@ -154,7 +156,7 @@ def test_ray_on_this_machine_gets_the_files_that_a_policy_needs(tmp_path: Path, 
     weights, note = tmp_path / "weights.bin", tmp_path / "note"
     weights.write_text("heavy")
     kwargs = {"weights": str(weights), "note": aside(note)}
-    policy = {"path": f"{TESTS / 'tiny_policies.py'}:Weighted", "kwargs": kwargs}
+    policy = {"path": f"{SUPPORT / 'tiny_policies.py'}:Weighted", "kwargs": kwargs}
     run_tiny(tmp_path / "run", n_episodes=1, policy=policy)
     assert note.read_text() == f"{weights}\nheavy"
     tree = tiny_tree(

@@ -59,7 +59,7 @@ def test_settings_name_everything_as_it_lies_on_the_node(tmp_path: Path) -> None
 def test_a_checkpoint_directory_arrives_whole_and_the_policys_path_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor[ray]'")
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'proctor-eval[ray]'")
     stored: dict[int, Any] = {}
     monkeypatch.setattr(ray, "put", lambda value: [stored.setdefault(id(value), value), id(value)][1])
     monkeypatch.setattr(ray, "get", stored.__getitem__)

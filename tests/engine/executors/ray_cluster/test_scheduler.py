@@ -18,8 +18,8 @@ from proctor.events import Watcher
 from proctor.plan import make_plan
 from proctor.policies.lerobot.policy import LeRobotSettings
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import Episode, Task
 
 TASKS = [Task(group=name, task_id=0, name=name, prompt=name, max_steps=10) for name in "ab"]
@@ -44,16 +44,16 @@ class Memory:
     def __init__(self) -> None:
         self.kept: list[EpisodeRecord] = []
         self.attempts: list[Attempt] = []
-        self.in_flight: list[Running] = []
+        self.in_flight: list[RunningEpisode] = []
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningEpisode]:
         return []
 
     def write(
         self,
         records: Iterable[EpisodeRecord],
         attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
+        running: Iterable[RunningEpisode] = (),
     ) -> None:
         self.kept += records
         self.attempts += attempts
@@ -100,15 +100,19 @@ def test_how_far_episodes_are_on_the_nodes_is_stored_with_every_result_and_at_th
     scene, members = Scene(tmp_path, 10), [node("x", 1), node("y", 2)]
     scene.scheduler.serve(members)
     (mine,), (first, second) = (list(member.outstanding.values()) for member in members)
-    scene.scheduler.receive(members[0], NodeReport(running=[Running(mine.key, 30)]))
-    scene.scheduler.receive(members[1], NodeReport(running=[Running(first.key, 9), Running(second.key, 4)]))
-    scene.scheduler.receive(members[1], NodeReport(results=[result(first)], running=[Running(second.key, 6)]))
-    assert scene.ledger.in_flight == [Running(mine.key, 30), Running(second.key, 6)]
+    scene.scheduler.receive(members[0], NodeReport(running=[RunningEpisode(mine.key, 30)]))
+    scene.scheduler.receive(
+        members[1], NodeReport(running=[RunningEpisode(first.key, 9), RunningEpisode(second.key, 4)])
+    )
+    scene.scheduler.receive(
+        members[1], NodeReport(results=[result(first)], running=[RunningEpisode(second.key, 6)])
+    )
+    assert scene.ledger.in_flight == [RunningEpisode(mine.key, 30), RunningEpisode(second.key, 6)]
     # A stop: the nodes leave, and what they were at stays a started episode.
     for member in members:
         scene.scheduler.lose(member, "the node left", blame=False)
     scene.scheduler.publish(last=True)
-    assert scene.ledger.in_flight == [Running(mine.key, 30), Running(second.key, 6)]
+    assert scene.ledger.in_flight == [RunningEpisode(mine.key, 30), RunningEpisode(second.key, 6)]
 
 
 def test_a_node_gets_what_its_workers_can_start_and_no_more_as_long_as_nothing_is_known(tmp_path: Path) -> None:

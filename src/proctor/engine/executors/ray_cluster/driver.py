@@ -17,7 +17,7 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.executors.protocol import TICK, Ending, Ledger, RunFacts, Workforce
+from proctor.engine.executors.protocol import TICK, Ending, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
 from proctor.engine.executors.ray_cluster.node import NodeOrder
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
@@ -34,6 +34,7 @@ from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger
 from proctor.store.videos import file_name
 from proctor.types import Task
 

@@ -26,8 +26,8 @@ from proctor.machine.programs import Interrupted
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
-from proctor.store.records import Attempt, EpisodeRecord, Running
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.videos import video_place
 from proctor.types import Episode
 
@@ -128,13 +128,13 @@ class Node:
             report.notes.append(message)
 
 
-class NodeLedger:
+class NodeLedger(Ledger):
     """The ledger of a node: it keeps nothing and sends everything."""
 
     def __init__(self, reporter: Reporter, run: RunDirectory) -> None:
         self._reporter, self._run = reporter, run
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningEpisode]:
         """The same of what was started."""
         return []
 
@@ -142,7 +142,7 @@ class NodeLedger:
         self,
         records: Iterable[EpisodeRecord],
         attempts: Iterable[Attempt] = (),
-        running: Iterable[Running] = (),
+        running: Iterable[RunningEpisode] = (),
     ) -> None:
         """Send results, with their videos and recordings."""
         results = [NodeResult(record, self._video(record), self._recording(record)) for record in records]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proctor.engine.executors.protocol import RunFacts
 from proctor.errors import ProctorError
-from proctor.store.records import Attempt, EpisodeRecord, Running
+from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 
 
@@ -41,7 +41,7 @@ class NodeReport:
     begun: list[EpisodeKey] = field(default_factory=list)
     results: list[NodeResult] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningEpisode] = field(default_factory=list)
     workers: int = 0
     busy: int = 0
     steps: int = 0
@@ -64,7 +64,7 @@ class Reporter:
             self._urgent = True
             self._news.notify_all()
 
-    def stand(self, workers: int, busy: int, steps: int, running: list[Running]) -> None:
+    def stand(self, workers: int, busy: int, steps: int, running: list[RunningEpisode]) -> None:
         """Tell how it goes; that can wait."""
         with self._news:
             self._report.workers, self._report.busy, self._report.steps = workers, busy, steps

@@ -9,16 +9,16 @@ from math import ceil
 from pathlib import Path
 
 from proctor.engine.dispatch import Cause, Dispatch, Failure
-from proctor.engine.executors.protocol import Ledger, Publisher
+from proctor.engine.executors.protocol import Publisher
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle
 from proctor.engine.executors.ray_cluster.report import NodeReport, NodeResult
 from proctor.engine.queue import task_key
 from proctor.errors import StoreError
 from proctor.events import Watcher
 from proctor.recording.recorder import PART
-from proctor.store.atomic import write_bytes
-from proctor.store.records import Running
+from proctor.store.filesystem import write_bytes
 from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Ledger, RunningEpisode
 from proctor.store.videos import video_place
 from proctor.types import Episode, EpisodeKey
 
@@ -119,8 +119,8 @@ class NodeScheduler:
         """Store and tell what was decided; at the last, also how far the episodes are that were cut short."""
         self._publisher.publish(self._in_flight, last=last)
 
-    def _in_flight(self) -> list[Running]:
-        return [Running(key, steps) for key, steps in self._running.items()]
+    def _in_flight(self) -> list[RunningEpisode]:
+        return [RunningEpisode(key, steps) for key, steps in self._running.items()]
 
     def _keep_files(self, result: NodeResult) -> None:
         """Write the video and the recording of an episode, before its record is stored."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from harness import TESTS, descendants
+from harness import SUPPORT, descendants
 from proctor.config.load import make_env_config
 from proctor.config.settings import EnvSettings
 
@@ -17,7 +17,7 @@ from proctor.config.settings import EnvSettings
 def tiny(scratch: Path | None = None, **fields: Any) -> EnvSettings:
     """Return settings of the tiny benchmark."""
     where = {} if scratch is None else {"scratch": str(scratch)}
-    return make_env_config(f"{TESTS / 'tiny.py'}:Tiny", **{"task": "a", **where, **fields})
+    return make_env_config(f"{SUPPORT / 'tiny.py'}:Tiny", **{"task": "a", **where, **fields})
 
 
 def workers() -> list[psutil.Process]:

@@ -15,7 +15,7 @@ import numpy as np
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
-from harness import TESTS, THOUGHTFUL, flags, start_cli
+from harness import SUPPORT, THOUGHTFUL, flags, start_cli
 from proctor.engine.child import STEADY
 from proctor.policies.remote.arrays import pack, unpack
 
@@ -38,7 +38,7 @@ def start_server(
     """Start `proctor serve` on the tiny benchmark and wait until it listens."""
     tree = {
         "policy": {"path": policy, **({"kwargs": json.dumps(kwargs)} if kwargs else {})},
-        "env": {"type": f"{TESTS / 'tiny.py'}:Tiny"},
+        "env": {"type": f"{SUPPORT / 'tiny.py'}:Tiny"},
         "port": port,
         **own,
     }

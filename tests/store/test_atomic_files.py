@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import EXIT_FAILED, StoreError
-from proctor.store.atomic import finite, write_json, write_text
+from proctor.store.filesystem import finite, write_json, write_text
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=5),
@@ -70,7 +70,7 @@ def test_running_out_of_space_keeps_the_old_file_whole(tmp_path: Path) -> None:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from proctor.errors import StoreError\n"
-        "from proctor.store.atomic import write_text\n"
+        "from proctor.store.filesystem import write_text\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
         "try:\n"
         "    write_text(Path(sys.argv[1]), 'x' * (1 << 20))\n"

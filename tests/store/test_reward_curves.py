@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from harness import run_tiny
 from proctor.store.episodes import EpisodeTable
-from proctor.store.rewards import MOST_POINTS, pack_rewards, stride_of, unpack_rewards
+from proctor.store.schema import MOST_POINTS, pack_rewards, stride_of, unpack_rewards
 
 
 @given(arrays(np.float64, st.integers(1, 3000), elements=st.floats(-100, 100, width=32)))

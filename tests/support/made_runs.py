@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from proctor.plan import make_plan, shard_of
-from proctor.store.records import EpisodeRecord
 from proctor.store.run_directory import RunDirectory, Shard
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Task
 
 Outcomes = Mapping[str, Sequence[bool | None]]

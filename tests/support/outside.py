@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from harness import TESTS, descendants, role, run_cli, start_cli, wait_until
+from harness import SUPPORT, descendants, role, run_cli, start_cli, wait_until
 
 POLICY = """
 from proctor import Policy, PolicySpec
@@ -42,7 +42,7 @@ class Scene:
         folder.mkdir(parents=True, exist_ok=True)
         self.policy, self.benchmark = folder / "policy.py", folder / "bench.py"
         self.policy.write_text(POLICY)
-        shutil.copy(TESTS / "tiny.py", self.benchmark)
+        shutil.copy(SUPPORT / "tiny.py", self.benchmark)
         self.run = folder / "run"
 
     def flags(self, *more: str) -> list[str]:

@@ -24,8 +24,8 @@ from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.types import EpisodeKey
 
-TESTS = Path(__file__).parent
-THOUGHTFUL = f"{TESTS / 'tiny_policies.py'}:Thoughtful"
+SUPPORT = Path(__file__).parent
+THOUGHTFUL = f"{SUPPORT / 'tiny_policies.py'}:Thoughtful"
 
 Digests = dict[EpisodeKey, tuple[str | None, str | None]]
 """Of every episode's physics and pixels: bit-identical means that both are equal."""
@@ -45,7 +45,7 @@ def tiny_tree(
     return {
         "policy": {"path": THOUGHTFUL, **(policy or {})},
         "env": {
-            "type": f"{TESTS / 'tiny.py'}:Tiny",
+            "type": f"{SUPPORT / 'tiny.py'}:Tiny",
             "task": task,
             "scratch": str(output_dir.parent),
             **(env or {}),
@@ -131,7 +131,7 @@ def start_cli(
 ) -> subprocess.Popen[str]:
     """Start `proctor` as a user would."""
     return subprocess.Popen(
-        [sys.executable, "-m", "proctor.cli", *arguments],
+        [sys.executable, "-m", "proctor", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import TESTS
+from harness import SUPPORT
 from proctor.types import Episode, Task
 from tiny import IMAGE, STATE, TinySettings, TinySimulator
 
-ROUNDED = {"path": f"{TESTS / 'tiny_policies.py'}:Rounded"}
+ROUNDED = {"path": f"{SUPPORT / 'tiny_policies.py'}:Rounded"}
 """A policy whose actions are exact in float32: playing what was recorded again gives the very episode."""
 
 

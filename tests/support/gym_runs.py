@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import TESTS, Digests, digests, flags
+from harness import SUPPORT, Digests, digests, flags
 from proctor.benchmarks.gym.presets import Preset
 from proctor.benchmarks.protocol import Simulator
 from proctor.types import NO_LOOK, Episode, Task
@@ -76,7 +76,7 @@ def lerobots_config(name: str) -> dict[str, Any]:
 
 
 def make_checkpoint(name: str, directory: Path) -> Path:
-    subprocess.run([LEROBOT, str(TESTS / "gym_checkpoints.py"), name, str(directory)], check=True, timeout=900)
+    subprocess.run([LEROBOT, str(SUPPORT / "gym_checkpoints.py"), name, str(directory)], check=True, timeout=900)
     return directory
 
 
@@ -89,7 +89,7 @@ def run_checkpoint(output_dir: Path, name: str, checkpoint: Path, workers: int, 
         "output_dir": str(output_dir),
         "display": "plain",
     }
-    command = [LEROBOT, "-m", "proctor.cli", "eval", *flags(tree)]
+    command = [LEROBOT, "-m", "proctor", "eval", *flags(tree)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     found = digests(output_dir)

@@ -1,5 +1,0 @@
-"""`python -m proctor.cli`."""
-
-from proctor.cli.entry import main
-
-main()
