@@ -13,8 +13,8 @@ from rich.text import Text
 
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
-from proctor.engine.child import be_steady
 from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.process import be_steady
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,

@@ -18,13 +18,12 @@ from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings
 from proctor.config.wire import to_plain
 from proctor.engine.bell import Bell
-from proctor.engine.crew import WorkerRecipe
-from proctor.engine.hosts import HostProcess, HostRecipe
+from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import choose_placement
+from proctor.engine.policy_session import check_fit
 from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import View
-from proctor.engine.seat import check_fit
+from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
@@ -58,7 +57,7 @@ class LoadedPolicy:
     """Of the interpreter that holds it."""
     local: Policy | None = None
     """The object, where it is in this process."""
-    hosts: Sequence[HostProcess] = ()
+    hosts: Sequence[HostHandle] = ()
     prove: Callable[[], None] | None = None
     """Raises if a policy of this process may have become another since."""
 
@@ -185,7 +184,7 @@ class Preparation:
                 return LoadedPolicy(spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
         hosts = [
-            HostProcess(recipe, new_bell(stack), generation=1)
+            HostHandle(recipe, new_bell(stack), generation=1)
             for recipe in self._host_recipes(settings, plain_spec)
         ]
         try:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from proctor.config.files import CONFIG_FILE
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
 from proctor.engine.executors.protocol import Ending
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
+from proctor.engine.process import STEADY
 from proctor.errors import ProctorError, UsageError
 from proctor.events import RunStart, Watcher
 from proctor.installation import package_environment

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from proctor.benchmarks.gl import RenderDevice, Renderer, find_renderer
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import crew_size
 from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun
+from proctor.engine.workforce import worker_range
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
@@ -121,7 +121,9 @@ class Settling:
         """Return how many workers a shard begins with: its share of what one process would take."""
         cores, memory = max(1, usable_cores() // self._shards), available_memory() // 2 // self._shards
         files = open_file_limit()
-        return crew_size(self._settings.eval.batch_size, sys.maxsize, cores, memory, files, prepared.on_gpu).start
+        return worker_range(
+            self._settings.eval.batch_size, sys.maxsize, cores, memory, files, prepared.on_gpu
+        ).start
 
     def _size_up(self, policy: LoadedPolicy) -> None:
         """Learn what a copy of the policy takes, and decide how many there are to be; once."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proctor.benchmarks.gl import Renderer, candidates, try_backend
 from proctor.config.settings import PolicySettings, Settings
-from proctor.engine.hosts import Host, HostProcess
+from proctor.engine.handles import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.machine.cores import usable_cores
@@ -179,5 +179,5 @@ class Session:
         return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
 
 
-def _cpu_of(host: HostProcess | None) -> float:
+def _cpu_of(host: HostHandle | None) -> float:
     return cpu_seconds(host.child.process.pid) if host is not None else 0.0

@@ -14,7 +14,7 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 from proctor.errors import SimulatorError
 from proctor.machine.processes import describe_exit
 from proctor.types import BenchmarkSpec

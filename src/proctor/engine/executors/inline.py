@@ -22,10 +22,10 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import task_key
-from proctor.engine.rollout import LocalActor, View, Witnesses
+from proctor.engine.rollout import EpisodeSinks, LocalActor, View
 from proctor.engine.stopping import StopRules
 from proctor.engine.video import VideoError, VideoSink
-from proctor.engine.worker import Stage, play
+from proctor.engine.worker import SimulatorCache, play
 from proctor.errors import PolicyLostError, RunError, StoreError
 from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
@@ -87,21 +87,21 @@ class _Inline:
         policy_spec = PolicySpec.from_wire(order.recipe.policy_spec)
         self._order, self._fps, self._spec = order, order.recipe.fps, spec
         self._meter = Meter()
-        self._stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), self._meter)
+        self._cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), self._meter)
         self._actor = actor
         self._prove = BenchmarkProof(order.recipe.benchmark, benchmark, order.recipe.benchmark_identity)
         self._view = View.of(policy_spec, spec)
-        self.close = self._stage.close
+        self.close = self._cache.close
 
     def play(self, episode: Episode) -> EpisodeRecord:
         video, recording = self._order.video_path(episode), self._order.recording_path(episode)
-        witnesses = Witnesses(
+        sinks = EpisodeSinks(
             VideoSink(video, self._fps, self._order.eval.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
         )
         process = os.getpid()
         try:
-            record = play(self._stage, episode, self._actor, self._view, self._meter, witnesses)
+            record = play(self._cache, episode, self._actor, self._view, self._meter, sinks)
         finally:
             if os.getpid() != process:
                 os._exit(0)  # a copy that somebody's fork has made: one of us is enough
@@ -115,5 +115,5 @@ class _Inline:
     def describe(self, error: BaseException) -> str:
         """Say what broke, and drop the simulator, whose state is unknown now."""
         phase = self._meter.phase.name.lower()
-        self._stage.close()
+        self._cache.close()
         return f"{phase} raised {named(error)}"

@@ -14,18 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.config.settings import LimitSettings, RunSettings
-from proctor.engine.child import NO_ROOM
-from proctor.engine.crew import Worker, WorkerRecipe
 from proctor.engine.dispatch import Cause, Dispatch, Failure
 from proctor.engine.executors.protocol import TICK, Ending, Publisher
-from proctor.engine.headcount import Headcount, Moment
-from proctor.engine.hosts import Host, HostProcess, HostThread
+from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import Channel, Message, as_error
-from proctor.engine.placement import Crew
+from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
 from proctor.engine.tally import SHORT_EPISODE
 from proctor.engine.transport import HOST_DIED, now
+from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
@@ -80,7 +78,7 @@ class RunOrder:
     pending: Plan
     before: Outcomes
     """What of the plan had ended already."""
-    crew: Crew
+    workers: WorkerRange
     recipe: WorkerRecipe
     eval: RunSettings
     limits: LimitSettings
@@ -128,8 +126,9 @@ class Coordinator:
         self._hosts = list(hosts)
         self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
         self._publisher = Publisher(self._dispatch, ledger, watchers)
-        self._headcount = Headcount(*order.crew, usable_cores(), order.on_gpu)
-        self._workers: dict[int, Worker] = {}
+        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
+        self._dispatch.workers = self._autoscaler.target
+        self._workers: dict[int, WorkerHandle] = {}
         self._next_number = 0
         self._cut_short: list[RunningEpisode] = []
         self._stop_deadline = float("inf")
@@ -181,22 +180,22 @@ class Coordinator:
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
-        while len(self._at_work()) < self._headcount.target and self._start_worker():
+        while len(self._at_work()) < self._autoscaler.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
         if self._dispatch.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
-                if len(worker.assigned) == 1 and self._dispatch.waiting > self._headcount.target:
+                if len(worker.assigned) == 1 and self._dispatch.waiting > self._autoscaler.target:
                     self._assign(worker)
 
-    def _at_work(self) -> list[Worker]:
+    def _at_work(self) -> list[WorkerHandle]:
         return [worker for worker in self._workers.values() if not worker.retiring]
 
-    def _assign(self, worker: Worker) -> None:
+    def _assign(self, worker: WorkerHandle) -> None:
         limit = self._order.eval.recycle_after
         if worker.retiring:
             return
-        if not worker.assigned and len(self._at_work()) > self._headcount.target:
+        if not worker.assigned and len(self._at_work()) > self._autoscaler.target:
             worker.retire()
             return
         if limit and worker.finished + len(worker.assigned) >= limit:
@@ -212,7 +211,7 @@ class Coordinator:
         if episode is None:
             return False
         try:
-            worker = Worker(self._next_number, self._order.recipe, self._least_busy_host())
+            worker = WorkerHandle(self._next_number, self._order.recipe, self._least_busy_host())
         except OSError as error:
             self._dispatch.put_back(episode)
             self._on_no_room(error)
@@ -224,7 +223,7 @@ class Coordinator:
         self._give(worker, episode)
         return True
 
-    def _give(self, worker: Worker, episode: Episode) -> None:
+    def _give(self, worker: WorkerHandle, episode: Episode) -> None:
         worker.give(episode, self._order.video_path(episode), self._order.recording_path(episode))
         self._publisher.begun(episode)
 
@@ -239,7 +238,7 @@ class Coordinator:
             return
         words = f"no room for another worker ({error.strerror or error})"
         if there:
-            self._headcount.be_content(there)
+            self._autoscaler.be_content(there)
             self._dispatch.tell(f"{words}: going on with {there}. {NO_ROOM[error.errno or 0]} for more")
         else:
             self._dispatch.end(RunError(f"{words}. {NO_ROOM[error.errno or 0]}, then run it again."))
@@ -250,7 +249,7 @@ class Coordinator:
 
     # What workers say.
 
-    def _on_messages(self, worker: Worker) -> None:
+    def _on_messages(self, worker: WorkerHandle) -> None:
         if worker.number not in self._workers:
             return
         before = worker.finished
@@ -259,7 +258,7 @@ class Coordinator:
         if self._dispatch.interrupted and worker.finished > before:
             self._dismiss(worker)  # it has read its next order already, and nobody will wait for that
 
-    def _on_message(self, worker: Worker, message: Message) -> None:
+    def _on_message(self, worker: WorkerHandle, message: Message) -> None:
         match message["type"]:
             case "ready":
                 self._startup += message["startup"]
@@ -284,7 +283,7 @@ class Coordinator:
                 self._unwatch(worker.child.channel)
                 worker.child.kill()
 
-    def _on_done(self, worker: Worker, record: EpisodeRecord) -> None:
+    def _on_done(self, worker: WorkerHandle, record: EpisodeRecord) -> None:
         if not worker.assigned or record.key != worker.assigned[0].key:
             worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
             worker.child.kill()
@@ -294,7 +293,7 @@ class Coordinator:
         name = f"{self._order.place}{worker.number}"
         self._dispatch.finish(replace(record, video_path=stored_path(video), worker=name))
 
-    def _on_death(self, worker: Worker) -> None:
+    def _on_death(self, worker: WorkerHandle) -> None:
         if worker.number not in self._workers:
             return
         self._on_messages(worker)  # what it said before it died still counts
@@ -315,7 +314,7 @@ class Coordinator:
         # That the host died is told once for all its episodes.
         self._dispatch.fail(episode, failure._replace(told=failure.reason == HOST_DIED), eldest)
 
-    def _dismiss(self, worker: Worker) -> None:
+    def _dismiss(self, worker: WorkerHandle) -> None:
         if (next_one := worker.running()) is not None:
             self._cut_short.append(next_one)
         self._forget(worker)
@@ -324,7 +323,7 @@ class Coordinator:
         for episode in worker.assigned:
             self._dispatch.put_back(episode)
 
-    def _forget(self, worker: Worker) -> None:
+    def _forget(self, worker: WorkerHandle) -> None:
         del self._workers[worker.number]
         self._unwatch(worker.child.channel, worker.child.pidfd)
         self._steps_of_the_gone += worker.slot.counted()[0]
@@ -340,12 +339,12 @@ class Coordinator:
     # The hosts.
 
     def _watch_host(self, host: Host) -> None:
-        if not isinstance(host, HostProcess):
+        if not isinstance(host, HostHandle):
             return
         self._selector.register(host.child.channel, selectors.EVENT_READ, lambda: self._on_host_messages(host))
         self._selector.register(host.child.pidfd, selectors.EVENT_READ, lambda: self._on_host_death(host))
 
-    def _on_host_messages(self, host: HostProcess) -> None:
+    def _on_host_messages(self, host: HostHandle) -> None:
         for message in host.child.channel.receive_all():
             if message["type"] in ("policy_error", "policy_gone", "load_error", "changed"):
                 self._dispatch.end(as_error(message))
@@ -355,7 +354,7 @@ class Coordinator:
                 self._unwatch(host.child.channel)
                 host.child.kill()
 
-    def _on_host_death(self, host: HostProcess) -> None:
+    def _on_host_death(self, host: HostHandle) -> None:
         self._on_host_messages(host)  # its last words may say whose fault it was
         self._unwatch(host.child.channel, host.child.pidfd)
         code = host.child.reap()
@@ -406,15 +405,15 @@ class Coordinator:
 
     def _show(self) -> None:
         steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
-        if not self._headcount.settled:
-            self._headcount.look(self._moment(steps))
-        self._dispatch.workers = self._headcount.target
+        if not self._autoscaler.settled:
+            self._autoscaler.look(self._load(steps))
+        self._dispatch.workers = self._autoscaler.target
         self._publisher.show(steps, self._busy(), self._running())
 
-    def _moment(self, steps: int) -> Moment:
+    def _load(self, steps: int) -> WorkerLoad:
         children = [worker.child for worker in self._workers.values()]
         children += [host.child for host in self._hosts if host.child is not None]
-        return Moment(
+        return WorkerLoad(
             now(),
             steps,
             core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),

@@ -12,12 +12,12 @@ from proctor.config.settings import Settings
 from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator, Feed, RunOrder
 from proctor.engine.executors.protocol import Ending, RunFacts, Workforce
-from proctor.engine.hosts import HostThread
+from proctor.engine.handles import HostThread
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import Crew, crew_size
 from proctor.engine.preparation import Preparation, PreparedRun, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
+from proctor.engine.workforce import WorkerRange, worker_range
 from proctor.events import Watcher
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
@@ -91,16 +91,16 @@ class PreparedMachine:
 
     def staff_for(self, before: Outcomes, pending: Plan) -> LocalJob:
         """Do so where something like `pending` is to run, of which not all is known yet."""
-        crew = self._crew(pending)
-        prepared = self.preparation.place(self.prepared, pending, crew.start)
+        workers = self._worker_range(pending)
+        prepared = self.preparation.place(self.prepared, pending, workers.start)
         if prepared.policy.is_copied:
-            crew = Crew(crew.start, crew.start)  # each more would load the policy again
-        order = self._order(prepared, before, pending, crew)
-        return LocalJob(self, prepared, order, Workforce(crew.start, self._placement(prepared)))
+            workers = WorkerRange(workers.start, workers.start)  # each more would load the policy again
+        order = self._order(prepared, before, pending, workers)
+        return LocalJob(self, prepared, order, Workforce(workers.start, self._placement(prepared)))
 
-    def _crew(self, pending: Plan) -> Crew:
+    def _worker_range(self, pending: Plan) -> WorkerRange:
         asked = self.settings.eval.batch_size if self.settings.eval.use_async_envs else 1
-        return crew_size(
+        return worker_range(
             asked,
             episodes=max(1, len(pending)),
             cores=usable_cores(),
@@ -116,7 +116,7 @@ class PreparedMachine:
             return "thread"
         return "central" if prepared.policy.hosts else "worker"
 
-    def _order(self, prepared: PreparedRun, before: Outcomes, pending: Plan, crew: Crew) -> RunOrder:
+    def _order(self, prepared: PreparedRun, before: Outcomes, pending: Plan, workers: WorkerRange) -> RunOrder:
         s, directory, videos = self.settings, self.directory, prepared.videos
 
         # Without `self`: a circle would keep the hosts' memory until it is collected.
@@ -131,7 +131,7 @@ class PreparedMachine:
         return RunOrder(
             pending=pending if self.feed is None else pending[:0],
             before=before,
-            crew=crew,
+            workers=workers,
             recipe=self.preparation.recipe(prepared),
             eval=s.eval,
             limits=s.limits,

@@ -16,9 +16,8 @@ from proctor.engine.executors.protocol import RunFacts
 from proctor.engine.executors.ray_cluster.node import Node, NodeOrder
 from proctor.engine.executors.ray_cluster.report import NodeReport
 from proctor.engine.interrupts import Interrupts
+from proctor.engine.process import Stillness, wait_readable
 from proctor.engine.queue import TaskKey
-from proctor.engine.waiting import wait_readable
-from proctor.engine.watchdog import Stillness
 from proctor.errors import RunError
 from proctor.types import Episode, EpisodeKey
 

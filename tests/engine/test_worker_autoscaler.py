@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Digests, digests, flags, run_tiny, tiny_tree
-from proctor.engine import headcount as headcount_module
+from proctor.engine import workforce as workforce_module
 from proctor.engine.executors import local, machine
-from proctor.engine.headcount import WINDOW, Headcount, Moment
+from proctor.engine.workforce import WINDOW, WorkerAutoscaler, WorkerLoad
 from proctor.events import Progress, Watcher
 
 
@@ -24,55 +24,55 @@ class Machine:
         self._useful, self._cores, self._core_share, self._waiting = useful, cores, core_share, waiting
         self._time = self._steps = self._core_seconds = 0.0
 
-    def run(self, headcount: Headcount, seconds: float) -> list[int]:
+    def run(self, autoscaler: WorkerAutoscaler, seconds: float) -> list[int]:
         seen = []
         for _ in range(int(seconds / 0.25)):
-            workers = headcount.target
+            workers = autoscaler.target
             self._time += 0.25
             self._steps += 100 * 0.25 * (workers if workers <= self._useful else 0.97 * self._useful)
             self._core_seconds += 0.25 * min(self._cores, workers * self._core_share)
-            headcount.look(Moment(self._time, int(self._steps), self._core_seconds, workers, self._waiting))
-            seen.append(headcount.target)
+            autoscaler.look(WorkerLoad(self._time, int(self._steps), self._core_seconds, workers, self._waiting))
+            seen.append(autoscaler.target)
         return seen
 
 
 def test_workers_are_added_while_steps_come_quicker() -> None:
-    headcount = Headcount(8, 32, cores=8)
-    seen = Machine(useful=18, cores=8, core_share=0.2).run(headcount, 120)
-    assert headcount.settled
-    assert headcount.target == 18  # 8, 12, 18 helped; 27 did not
+    autoscaler = WorkerAutoscaler(8, 32, cores=8)
+    seen = Machine(useful=18, cores=8, core_share=0.2).run(autoscaler, 120)
+    assert autoscaler.settled
+    assert autoscaler.target == 18  # 8, 12, 18 helped; 27 did not
     assert max(seen) == 27
 
 
 def test_busy_cores_get_no_more_workers() -> None:
-    headcount = Headcount(8, 32, cores=8)
-    assert set(Machine(useful=99, cores=8, core_share=1.0).run(headcount, 60)) == {8}
-    assert headcount.settled
+    autoscaler = WorkerAutoscaler(8, 32, cores=8)
+    assert set(Machine(useful=99, cores=8, core_share=1.0).run(autoscaler, 60)) == {8}
+    assert autoscaler.settled
 
 
 def test_a_gpu_that_draws_is_tried_with_more_even_if_its_driver_spins() -> None:
-    headcount = Headcount(8, 32, cores=8, on_gpu=True)
-    Machine(useful=99, cores=8, core_share=1.0).run(headcount, 120)
-    assert headcount.target == 32
+    autoscaler = WorkerAutoscaler(8, 32, cores=8, on_gpu=True)
+    Machine(useful=99, cores=8, core_share=1.0).run(autoscaler, 120)
+    assert autoscaler.target == 32
 
 
 def test_near_the_end_nobody_is_started_for_nothing() -> None:
-    headcount = Headcount(8, 32, cores=8)
-    assert set(Machine(useful=99, cores=8, core_share=0.1, waiting=20).run(headcount, 60)) == {8}
+    autoscaler = WorkerAutoscaler(8, 32, cores=8)
+    assert set(Machine(useful=99, cores=8, core_share=0.1, waiting=20).run(autoscaler, 60)) == {8}
 
 
 def test_a_number_that_was_asked_for_stays() -> None:
-    headcount = Headcount(5, 5, cores=8)
-    assert headcount.settled
-    assert set(Machine(useful=99, cores=8, core_share=0.1).run(headcount, 60)) == {5}
+    autoscaler = WorkerAutoscaler(5, 5, cores=8)
+    assert autoscaler.settled
+    assert set(Machine(useful=99, cores=8, core_share=0.1).run(autoscaler, 60)) == {5}
 
 
 def test_nothing_is_judged_before_all_are_at_work() -> None:
-    headcount = Headcount(4, 16, cores=4)
+    autoscaler = WorkerAutoscaler(4, 16, cores=4)
     for tick in range(1000):
-        headcount.look(Moment(tick, tick, 0.0, working=3, waiting=10**6))
-    assert headcount.target == 4
-    assert not headcount.settled
+        autoscaler.look(WorkerLoad(tick, tick, 0.0, working=3, waiting=10**6))
+    assert autoscaler.target == 4
+    assert not autoscaler.settled
 
 
 @settings(deadline=None)
@@ -85,14 +85,14 @@ def test_nothing_is_judged_before_all_are_at_work() -> None:
 def test_the_number_stays_in_its_bounds_and_comes_to_rest(
     start: int, more: int, rates: list[float], spare: bool
 ) -> None:
-    headcount = Headcount(start, start + more, cores=4)
+    autoscaler = WorkerAutoscaler(start, start + more, cores=4)
     time = steps = used = 0.0
     for rate in rates:
         for _ in range(3):
             time, steps, used = time + WINDOW, steps + rate * WINDOW, used + (0 if spare else 4 * WINDOW)
-            headcount.look(Moment(time, int(steps), used, headcount.target, 10**6))
-            assert start <= headcount.target <= start + more
-    assert headcount.settled
+            autoscaler.look(WorkerLoad(time, int(steps), used, autoscaler.target, 10**6))
+            assert start <= autoscaler.target <= start + more
+    assert autoscaler.settled
 
 
 class Counts(Watcher):
@@ -114,7 +114,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_leaves_cores_idle_takes_more_workers_and_gives_the_same_bits(
     tmp_path: Path, reference: Digests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headcount_module, "WINDOW", 0.6)
+    monkeypatch.setattr(workforce_module, "WINDOW", 0.6)
     counts = Counts()
     # A simulator that sleeps: no core is busy, so more of them at once are quicker.
     evaluation = run_tiny(
@@ -131,8 +131,8 @@ def test_a_run_that_leaves_cores_idle_takes_more_workers_and_gives_the_same_bits
 def test_workers_that_did_not_help_are_let_go_and_nothing_is_lost(
     tmp_path: Path, reference: Digests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headcount_module, "WINDOW", 0.3)
-    monkeypatch.setattr(headcount_module, "_WORTH_IT", 1e9)
+    monkeypatch.setattr(workforce_module, "WINDOW", 0.3)
+    monkeypatch.setattr(workforce_module, "_WORTH_IT", 1e9)
     counts = Counts()
     evaluation = run_tiny(
         tmp_path / "run", watcher=counts, n_episodes=40, env={"delay": 0.01}, eval={"batch_size": 0}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness import descendants, is_over, wait_until, warden_of
-from proctor.engine import strays
-from proctor.engine.strays import STRAYS, marked
+from proctor.engine import process as process_module
+from proctor.engine.process import STRAYS, marked
 from proctor.engine.warden import VARIABLE
 
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
@@ -107,8 +107,8 @@ def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
 ) -> None:
     assert callable(start)
     (tmp_path / "warden.py").write_text("import time; time.sleep(3600)")
-    monkeypatch.setattr(strays, "_WARDEN", tmp_path / "warden.py")
-    monkeypatch.setattr(strays, "_PATIENCE", 0.1)
+    monkeypatch.setattr(process_module, "_WARDEN", tmp_path / "warden.py")
+    monkeypatch.setattr(process_module, "_PATIENCE", 0.1)
     mark = STRAYS.admit()
     warden, stray = warden_of(os.getpid()), start(marked(mark))
     STRAYS.dismiss(mark)
@@ -118,7 +118,8 @@ def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
 
 FORK = """
 import os, sys, time
-from proctor.engine.strays import STRAYS, marked
+from proctor.engine import process as process_module
+from proctor.engine.process import STRAYS, marked
 mark = STRAYS.admit()
 import subprocess
 child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"],

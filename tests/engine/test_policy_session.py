@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proctor.engine.policy_session import PolicySession, answer, check_fit, looked_at
 from proctor.engine.randomness import episode_generator
-from proctor.engine.seat import Seat, answer, check_fit, looked_at
 from proctor.errors import EXIT_FAILED, PolicyError, UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Episode, Feature, Observation, Task
@@ -81,8 +81,8 @@ class Thoughtful(Policy):
         )
 
 
-def ask(policy: Policy, seat: Seat | None = None, window: Sequence[Observation] = ({},)) -> list[Any]:
-    return answer(policy, 2, [seat or Seat(policy, episode())], [window])
+def ask(policy: Policy, seat: PolicySession | None = None, window: Sequence[Observation] = ({},)) -> list[Any]:
+    return answer(policy, 2, [seat or PolicySession(policy, episode())], [window])
 
 
 # What a policy is shown.
@@ -102,7 +102,7 @@ def test_the_policy_sees_the_window_with_the_prompt_in_every_observation() -> No
 
 def test_the_memory_that_a_call_returns_is_what_the_next_one_gets() -> None:
     policy = Scripted([[0.0, 0.0]], ([np.zeros((1, 2))], [{"any": "thing"}]), [[0.0, 0.0]])
-    seat = Seat(policy, episode())
+    seat = PolicySession(policy, episode())
     for _ in range(3):
         ask(policy, seat)
     assert [list(memories) for _, memories, _ in policy.asked] == [
@@ -114,7 +114,7 @@ def test_the_memory_that_a_call_returns_is_what_the_next_one_gets() -> None:
 
 def test_the_generator_is_the_episodes_own_and_goes_on_from_call_to_call() -> None:
     policy = Scripted([[0.0, 0.0]], [[0.0, 0.0]])
-    seat = Seat(policy, episode(3))
+    seat = PolicySession(policy, episode(3))
     drawn = []
     for _ in range(2):
         ask(policy, seat)
@@ -127,8 +127,8 @@ def test_the_generator_is_the_episodes_own_and_goes_on_from_call_to_call() -> No
 @given(calls=st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=8), values=st.randoms())
 def test_an_episodes_answers_do_not_depend_on_who_shares_its_batches(calls: list[set[int]], values: Any) -> None:
     policy = Thoughtful()
-    together = [Seat(policy, episode(index)) for index in range(4)]
-    alone = [Seat(policy, episode(index)) for index in range(4)]
+    together = [PolicySession(policy, episode(index)) for index in range(4)]
+    alone = [PolicySession(policy, episode(index)) for index in range(4)]
     for rows in calls:
         order = values.sample(sorted(rows), len(rows))
         windows = [[{"x": values.random()}] for _ in order]
@@ -157,7 +157,7 @@ def test_an_episodes_answers_do_not_depend_on_who_shares_its_batches(calls: list
 )
 def test_a_chunk_of_numbers_is_taken_as_it_is(chunk: Any) -> None:
     policy = Scripted(chunk)
-    seat = Seat(policy, episode())
+    seat = PolicySession(policy, episode())
     (taken,) = ask(policy, seat)
     assert np.array_equal(taken, np.asarray(chunk))
     assert taken.dtype == np.asarray(chunk).dtype
@@ -186,7 +186,7 @@ def test_what_is_no_action_is_the_policys_fault_and_named_with_task_episode_and_
     chunk: Any, words: str
 ) -> None:
     policy = Scripted([[0.0, 0.0], [0.0, 0.0]], chunk)
-    seat = Seat(policy, episode(4))
+    seat = PolicySession(policy, episode(4))
     ask(policy, seat)
     with pytest.raises(PolicyError, match=words) as caught:
         ask(policy, seat)
@@ -249,7 +249,7 @@ def test_a_policy_that_cannot_begin_is_named_with_its_error() -> None:
             raise KeyError(task.name)
 
     with pytest.raises(PolicyError, match=r"begin\(\) raised KeyError: 'reach-v3' .*episode 5, step 0"):
-        Seat(Unwilling(), episode(5))
+        PolicySession(Unwilling(), episode(5))
 
 
 @pytest.mark.parametrize("length", [3, 7])
@@ -258,7 +258,7 @@ def test_a_policy_that_breaks_the_chunk_length_it_declared_is_refused(length: in
     # leave holes in them.
     spec = PolicySpec(observation_offsets=(-1, 0), action_steps=5)
     policy = Scripted(np.zeros((5, 2)), np.zeros((length, 2)), spec=spec)
-    seat = Seat(policy, episode())
+    seat = PolicySession(policy, episode())
     ask(policy, seat)
     with pytest.raises(PolicyError, match=r"episode 0, step 5"):
         ask(policy, seat)

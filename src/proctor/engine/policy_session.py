@@ -1,4 +1,4 @@
-"""An episode's seat at the policy: its memory, its generator, and the checks on what it is answered.
+"""An episode's session with the policy: its memory, its generator, and the checks on what it is answered.
 
 Every call of a policy goes through `answer`, wherever the policy runs: in the host, in a worker, in this
 process. So every placement gives the same bits and the same errors.
@@ -19,7 +19,7 @@ from proctor.policies.protocol import Policy, PolicySpec
 from proctor.types import BenchmarkSpec, Episode, Observation
 
 
-class Seat:
+class PolicySession:
     """One episode as its policy sees it."""
 
     __slots__ = ("chunk_length", "episode", "generator", "memory", "prompt", "step")
@@ -39,58 +39,60 @@ class Seat:
 
 
 def answer(
-    policy: Policy, action_size: int, seats: Sequence[Seat], windows: Sequence[Sequence[Observation]]
+    policy: Policy, action_size: int, sessions: Sequence[PolicySession], windows: Sequence[Sequence[Observation]]
 ) -> list[NDArray[Any]]:
-    """Run one batch through the policy; returns a checked chunk per seat and moves the seats on."""
+    """Run one batch through the policy; returns a checked chunk per session and moves the sessions on."""
     shown = [
-        tuple([{**observation, "task": seat.prompt} for observation in window])
-        for seat, window in zip(seats, windows, strict=True)
+        tuple([{**observation, "task": session.prompt} for observation in window])
+        for session, window in zip(sessions, windows, strict=True)
     ]
     try:
-        answers = policy.act(shown, [seat.memory for seat in seats], [seat.generator for seat in seats])
+        answers = policy.act(
+            shown, [session.memory for session in sessions], [session.generator for session in sessions]
+        )
         if answers is None:
-            raise PolicyError(_blame(seats[0], "returned None instead of Actions. Is a return missing?"))
+            raise PolicyError(_blame(sessions[0], "returned None instead of Actions. Is a return missing?"))
         chunks, memories = map(list, answers)
     except (RunError, PolicyLostError):
         raise
     except BaseException as error:
-        raise _raised(seats[0], "raised", error) from error
-    if len(chunks) != len(seats) or len(memories) != len(seats):
+        raise _raised(sessions[0], "raised", error) from error
+    if len(chunks) != len(sessions) or len(memories) != len(sessions):
         raise PolicyError(
             _blame(
-                seats[0],
-                f"returned {len(chunks)} chunks and {len(memories)} memories for {len(seats)} episodes",
+                sessions[0],
+                f"returned {len(chunks)} chunks and {len(memories)} memories for {len(sessions)} episodes",
             )
         )
     checked = []
-    for seat, chunk, memory in zip(seats, chunks, memories, strict=True):
-        checked.append(_checked(seat, chunk, action_size))
-        seat.memory = memory
-        seat.step += len(checked[-1])
+    for session, chunk, memory in zip(sessions, chunks, memories, strict=True):
+        checked.append(_checked(session, chunk, action_size))
+        session.memory = memory
+        session.step += len(checked[-1])
     return checked
 
 
-def _checked(seat: Seat, chunk: Any, action_size: int) -> NDArray[Any]:
+def _checked(session: PolicySession, chunk: Any, action_size: int) -> NDArray[Any]:
     try:
         array = np.asarray(chunk)
         if array.dtype == object and array.size == 1 and array.item() is None:
-            raise PolicyError(_blame(seat, "returned None instead of an action. Is a return missing?"))
+            raise PolicyError(_blame(session, "returned None instead of an action. Is a return missing?"))
     except PolicyError:
         raise
     except Exception as error:
-        raise PolicyError(_blame(seat, f"returned no array of actions: {error}")) from error
+        raise PolicyError(_blame(session, f"returned no array of actions: {error}")) from error
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != action_size:
         raise PolicyError(
-            _blame(seat, f"returned actions of shape {array.shape}; a chunk has shape (steps, {action_size})")
+            _blame(session, f"returned actions of shape {array.shape}; a chunk has shape (steps, {action_size})")
         )
-    if seat.chunk_length is not None and len(array) != seat.chunk_length:
+    if session.chunk_length is not None and len(array) != session.chunk_length:
         raise PolicyError(
-            _blame(seat, f"returned a chunk of {len(array)}; its spec says action_steps={seat.chunk_length}")
+            _blame(session, f"returned a chunk of {len(array)}; its spec says action_steps={session.chunk_length}")
         )
     if array.dtype.kind not in "fiu":
-        raise PolicyError(_blame(seat, f"returned actions of type {array.dtype}; numbers are needed"))
+        raise PolicyError(_blame(session, f"returned actions of type {array.dtype}; numbers are needed"))
     if not all_finite(array):
-        raise PolicyError(_blame(seat, "returned an action with NaN or infinity"))
+        raise PolicyError(_blame(session, "returned an action with NaN or infinity"))
     return array
 
 
@@ -99,12 +101,13 @@ def all_finite(array: NDArray[Any]) -> bool:
     return b"\0" not in np.isfinite(array).tobytes()
 
 
-def _blame(seat: Seat, what: str) -> str:
-    return f"the policy {what} (task {seat.episode.task.name}, episode {seat.episode.index}, step {seat.step})"
+def _blame(session: PolicySession, what: str) -> str:
+    episode = session.episode
+    return f"the policy {what} (task {episode.task.name}, episode {episode.index}, step {session.step})"
 
 
-def _raised(seat: Seat, what: str, error: BaseException) -> PolicyError:
-    return PolicyError("\n".join([_blame(seat, f"{what} {named(error)}"), *frames_of(error)]))
+def _raised(session: PolicySession, what: str, error: BaseException) -> PolicyError:
+    return PolicyError("\n".join([_blame(session, f"{what} {named(error)}"), *frames_of(error)]))
 
 
 def looked_at(spec: PolicySpec, benchmark: BenchmarkSpec) -> frozenset[str]:

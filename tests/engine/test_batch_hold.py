@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.engine.patience import Patience
+from proctor.engine.host import BatchHold
 
 
-def after(passes: int, seconds: float, pause: float, batch: int = 8) -> tuple[Patience, float]:
-    patience, clock = Patience(batch), 100.0
+def after(passes: int, seconds: float, pause: float, batch: int = 8) -> tuple[BatchHold, float]:
+    patience, clock = BatchHold(batch), 100.0
     for _ in range(passes):
         patience.passed(clock, clock + seconds)
         clock += seconds + pause
@@ -24,7 +24,7 @@ def test_a_device_with_time_to_spare_answers_at_once() -> None:
 
 
 def test_the_first_question_is_answered_at_once() -> None:
-    assert Patience(8).hold(waiting=1, others=7, oldest=5.0, now=5.0) == 0
+    assert BatchHold(8).hold(waiting=1, others=7, oldest=5.0, now=5.0) == 0
 
 
 def test_a_device_that_everybody_waits_for_holds_back_for_at_most_a_pass() -> None:
@@ -48,7 +48,7 @@ def test_a_full_batch_and_a_batch_of_all_there_are_start_at_once() -> None:
 def test_nobody_is_held_for_longer_than_the_longest_pass(
     passes: list[tuple[float, float]], waiting: int, others: int, age: float
 ) -> None:
-    patience, clock = Patience(8), 0.0
+    patience, clock = BatchHold(8), 0.0
     for seconds, pause in passes:
         patience.passed(clock, clock + seconds)
         clock += seconds + pause

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.engine.placement import choose_placement, crew_size
+from proctor.engine.workforce import choose_placement, worker_range
 from proctor.policies.protocol import Cost
 
 CHEAP = Cost(load=0.2, act=0.002, side_by_side=1.0, memory=1 << 20)
@@ -51,20 +51,20 @@ def test_more_to_do_never_speaks_against_copies(asks: float, workers: int, cores
 def test_there_are_never_more_workers_than_episodes_and_never_none(
     asked: int, episodes: int, cores: int, memory: int, files: int, on_gpu: bool
 ) -> None:
-    crew = crew_size(asked, episodes, cores, memory, files, on_gpu)
+    crew = worker_range(asked, episodes, cores, memory, files, on_gpu)
     assert 1 <= crew.start <= crew.most <= episodes
     if asked:
         assert crew == (min(asked, episodes),) * 2
 
 
 def test_a_gpu_is_kept_busy_by_more_workers_than_cores() -> None:
-    assert crew_size(0, 1000, 16, PLENTY, PLENTY, on_gpu=True) == (32, 64)
-    assert crew_size(0, 1000, 16, PLENTY, PLENTY, on_gpu=False) == (16, 64)
+    assert worker_range(0, 1000, 16, PLENTY, PLENTY, on_gpu=True) == (32, 64)
+    assert worker_range(0, 1000, 16, PLENTY, PLENTY, on_gpu=False) == (16, 64)
 
 
 def test_little_memory_means_few_workers() -> None:
-    assert crew_size(0, 1000, 16, 2 << 30, PLENTY, on_gpu=True).most == 5
+    assert worker_range(0, 1000, 16, 2 << 30, PLENTY, on_gpu=True).most == 5
 
 
 def test_few_descriptors_mean_few_workers() -> None:
-    assert crew_size(0, 1000, 64, PLENTY, files=1024, on_gpu=True) == (120, 120)
+    assert worker_range(0, 1000, 64, PLENTY, files=1024, on_gpu=True) == (120, 120)
