@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.benchmarks.gl import INSTALL_HINT, Trial
+from proctor.benchmarks.rendering import INSTALL_HINT, Trial
 from proctor.doctor.drawing import judge, look_at_drawing
 from proctor.doctor.findings import Finding
 

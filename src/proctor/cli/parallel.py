@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from rich.console import Console
 from rich.text import Text
 
-from proctor.benchmarks.gl import RenderDevice
+from proctor.benchmarks.rendering import RenderDevice
 from proctor.cli.eval import after_run, conclude
 from proctor.config.help import flag_tables, settings_table
 from proctor.config.load import build_settings, tree_from_flags, validated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proctor.benchmarks.gl import NO_GL, find_renderer
+from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import UserCodeError
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.config.wire import to_plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proctor.benchmarks.gl import BACKENDS, FRAME_SIDE, INSTALL_HINT, Trial, candidates, try_backend
+from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, Trial, candidates, try_backend
 from proctor.doctor.findings import Finding
 
 SECTION = "drawing"

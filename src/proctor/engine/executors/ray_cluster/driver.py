@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 
-from proctor.benchmarks.facts import learn
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
