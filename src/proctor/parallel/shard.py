@@ -30,8 +30,8 @@ from proctor.store.run_directory import DATABASE, RunDirectory
 from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 
-Event = dict[str, Any]
-Outcome = Literal["done", "died", "hopeless"]
+ShardEvent = dict[str, Any]
+ShardOutcome = Literal["done", "died", "hopeless"]
 
 _PIPE_BYTES = 1 << 20
 
@@ -62,7 +62,7 @@ class ShardProcess(ChildProcess):
         self.recipe = recipe
         self.steps = self.busy = self.workers = 0
         self.running: list[RunningEpisode] = []
-        self.result: Event | None = None
+        self.result: ShardEvent | None = None
         self.hung_up = False
         self._verdict: str | None = None
         self._in_loop = False
@@ -80,7 +80,7 @@ class ShardProcess(ChildProcess):
             os.close(theirs)
         os.set_blocking(self.pipe, False)
 
-    def listen(self) -> list[Event]:
+    def listen(self) -> list[ShardEvent]:
         """Return what it has said since the last time, and remember what it says of itself."""
         events = []
         for line in self._lines():
@@ -115,7 +115,7 @@ class ShardProcess(ChildProcess):
         return lines
 
     def interrupt(self) -> None:
-        """Ask it to stop as Ctrl-C would: episodes in flight may finish."""
+        """Ask it to stop as Ctrl-C would: episodes in flight may finish, unless it is asked again."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
 
@@ -160,7 +160,7 @@ class ShardProcess(ChildProcess):
         return words if complaint else super().last_words()
 
 
-def judge(code: int | None, result: Event | None) -> tuple[Outcome, type[ProctorError]]:
+def judge(code: int | None, result: ShardEvent | None) -> tuple[ShardOutcome, type[ProctorError]]:
     """Return what a shard's end means, and the kind of error that it is.
 
     >>> judge(0, {"status": 0, "error": None})[0]

@@ -15,11 +15,11 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation
 from proctor.errors import NoPicturesError
 from proctor.machine.gpus import Gpu
-from proctor.parallel import settle
-from proctor.parallel.settle import Settled, Settling, Wish
+from proctor.parallel import setup
+from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
 
 LLVMPIPE, H200 = "llvmpipe (LLVM 15.0.6, 256 bits)", "NVIDIA H200/PCIe/SSE2"
-AUTO = Wish(None, "auto")
+AUTO = ShardOptions(None, "auto")
 
 
 def gpu(number: int, used: int = 0, memory: int = 100) -> Gpu:
@@ -86,20 +86,20 @@ class Settles:
         self,
         gpus: list[Gpu],
         copy: int | None = None,
-        wish: Wish = AUTO,
+        options: ShardOptions = AUTO,
         stored: dict[str, Any] | None = None,
-    ) -> Settled:
+    ) -> ShardSetup:
         from tiny import Tiny
 
         self._monkeypatch.setattr(Tiny, "uses_gl", True)
-        self._monkeypatch.setattr(settle, "visible_gpus", lambda: gpus)
-        self._monkeypatch.setattr(settle, "memory_of", lambda pid: copy)
+        self._monkeypatch.setattr(setup, "visible_gpus", lambda: gpus)
+        self._monkeypatch.setattr(setup, "memory_of", lambda pid: copy)
         tree = tiny_tree(self._tmp_path / "run", policy={"placement": "central"}, eval={"batch_size": 0})
         tree["env"]["type"] = "tiny:Tiny"
         settings = build_settings(tree)
         with Interrupts() as interrupts:
-            settling = Settling(settings, wish, stored, self.notes.append)
-            return settling.settle(Preparation(settings, self._tmp_path / "logs"), interrupts)
+            chooser = SetupChooser(settings, options, stored, self.notes.append)
+            return chooser.choose(Preparation(settings, self._tmp_path / "logs"), interrupts)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def settles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settles:
 
 def test_without_a_gpu_one_shard_takes_all_cores(monkeypatch: pytest.MonkeyPatch, settles: Settles) -> None:
     draws(monkeypatch, egl=LLVMPIPE)
-    monkeypatch.setattr(settle, "usable_cores", lambda: 6)
+    monkeypatch.setattr(setup, "usable_cores", lambda: 6)
     settled = settles([])
     assert (settled.shards, settled.workers, settled.gpus) == (1, 6, [])
     assert any("one process uses all cores" in note for note in settles.notes)
@@ -118,9 +118,9 @@ def test_without_a_gpu_one_shard_takes_all_cores(monkeypatch: pytest.MonkeyPatch
 
 def test_shards_share_the_cores(monkeypatch: pytest.MonkeyPatch, settles: Settles) -> None:
     draws(monkeypatch, egl=LLVMPIPE)
-    monkeypatch.setattr(settle, "usable_cores", lambda: 6)
-    assert settles([], wish=Wish(4, "auto")).workers == 1
-    assert settles([], wish=Wish(2, "auto")).workers == 3
+    monkeypatch.setattr(setup, "usable_cores", lambda: 6)
+    assert settles([], options=ShardOptions(4, "auto")).workers == 1
+    assert settles([], options=ShardOptions(2, "auto")).workers == 3
 
 
 def test_a_policy_on_several_gpus_gets_a_shard_on_each(monkeypatch: pytest.MonkeyPatch, settles: Settles) -> None:
@@ -144,14 +144,14 @@ def test_the_cpu_draws_when_the_copies_of_the_policy_fill_the_gpu(
     monkeypatch: pytest.MonkeyPatch, settles: Settles, copy: int, backend: str
 ) -> None:
     draws(monkeypatch, egl=H200, osmesa=LLVMPIPE)
-    settled = settles([gpu(0, used=10)], copy=copy, wish=Wish(3, "auto"))
+    settled = settles([gpu(0, used=10)], copy=copy, options=ShardOptions(3, "auto"))
     assert settled.environment["MUJOCO_GL"] == backend
     assert any("drawing on the CPU" in note for note in settles.notes) == (backend == "osmesa")
 
 
 def test_where_the_cpu_cannot_draw_the_full_gpu_does(monkeypatch: pytest.MonkeyPatch, settles: Settles) -> None:
     draws(monkeypatch, egl=H200)
-    assert settles([gpu(0)], copy=60, wish=Wish(3, "auto")).environment["MUJOCO_GL"] == "egl"
+    assert settles([gpu(0)], copy=60, options=ShardOptions(3, "auto")).environment["MUJOCO_GL"] == "egl"
     assert any("drawing on the GPU all the same" in note for note in settles.notes)
 
 
@@ -167,8 +167,8 @@ def test_a_device_that_the_user_asks_for_is_not_second_guessed(
     monkeypatch: pytest.MonkeyPatch, settles: Settles
 ) -> None:
     draws(monkeypatch, egl=H200, osmesa=LLVMPIPE)
-    assert settles([gpu(0)], copy=60, wish=Wish(3, "gpu")).environment["MUJOCO_GL"] == "egl"
-    assert settles([gpu(0)], copy=1, wish=Wish(1, "cpu")).environment["MUJOCO_GL"] == "osmesa"
+    assert settles([gpu(0)], copy=60, options=ShardOptions(3, "gpu")).environment["MUJOCO_GL"] == "egl"
+    assert settles([gpu(0)], copy=1, options=ShardOptions(1, "cpu")).environment["MUJOCO_GL"] == "osmesa"
 
 
 def test_nothing_is_chosen_where_nothing_is_drawn(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from proctor.machine.processes import open_file_limit
 from proctor.store.identity import Identity
 
 
-class Wish(NamedTuple):
+class ShardOptions(NamedTuple):
     """What the user asks of the launcher; no number of shards: whatever is useful."""
 
     num_shards: int | None
@@ -34,7 +34,7 @@ class Wish(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settled:
+class ShardSetup:
     """What all shards share."""
 
     identity: Identity
@@ -59,25 +59,25 @@ class Settled:
         return {**self.environment, **own}
 
 
-class Settling:
+class SetupChooser:
     """Loads the policy once and decides.
 
     Args:
         settings: all settings, validated.
-        wish: what the user asks of the launcher.
+        options: what the user asks of the launcher.
         stored: what an earlier run in the directory depends on, which must not change.
         tell: who is told what the user should know.
     """
 
     def __init__(
-        self, settings: Settings, wish: Wish, stored: Identity | None, tell: Callable[[str], None]
+        self, settings: Settings, options: ShardOptions, stored: Identity | None, tell: Callable[[str], None]
     ) -> None:
-        self._settings, self._wish, self._stored, self._tell = settings, wish, stored, tell
+        self._settings, self._options, self._stored, self._tell = settings, options, stored, tell
         self._gpus = visible_gpus()
         self._on_gpu, self._copy_bytes = False, 0
         self._shards = 0
 
-    def settle(self, preparation: Preparation, interrupts: Interrupts) -> Settled:
+    def choose(self, preparation: Preparation, interrupts: Interrupts) -> ShardSetup:
         """Load the policy, decide, and end it again.
 
         Raises:
@@ -107,7 +107,7 @@ class Settling:
             flags.append(f"--policy.batch_size={spec.batch}")
         if hasattr(self._settings.policy, "device") and spread:
             flags.append("--policy.device=cuda")
-        return Settled(
+        return ShardSetup(
             identity=prepared.identity,
             shards=self._shards,
             workers=workers,
@@ -131,8 +131,8 @@ class Settling:
             return
         self._copy_bytes = self._measure(policy)
         self._on_gpu = policy.spec.on_gpu or self._copy_bytes > 0
-        if self._wish.num_shards is not None:
-            self._shards = self._wish.num_shards
+        if self._options.num_shards is not None:
+            self._shards = self._options.num_shards
         elif len(alike(self._gpus)) > 1 and self._on_gpu:
             self._shards = len(alike(self._gpus))
         else:
@@ -149,7 +149,7 @@ class Settling:
         return known or max(0, sum(gpu.used for gpu in visible_gpus()) - sum(gpu.used for gpu in self._gpus))
 
     def _find_renderer(self, policy: LoadedPolicy) -> Renderer:
-        device, stored = self._wish.render_device, (self._stored or {}).get("renderer")
+        device, stored = self._options.render_device, (self._stored or {}).get("renderer")
         if device != "auto":
             return find_renderer(self._settings.env.python, device=device)
         if stored is not None:
