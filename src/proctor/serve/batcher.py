@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from proctor.engine.seat import Seat, answer
+from proctor.engine.policy_session import PolicySession, answer
 from proctor.policies.protocol import Policy
 from proctor.serve.session import ClientSession, Question, Refusal
 from proctor.types import Episode
@@ -91,39 +91,39 @@ class Batcher:
             self._answer([request for request in taken if request.future.set_running_or_notify_cancel()])
 
     def _answer(self, requests: list[_Request]) -> None:
-        seated: list[tuple[_Request, Seat]] = []
+        ready: list[tuple[_Request, PolicySession]] = []
         for request in requests:
             try:
-                seated.append((request, self._seat(request)))
+                ready.append((request, self._episode(request)))
             except Exception as error:
                 request.future.set_exception(_told(error))
-        if not seated:
+        if not ready:
             return
         started = time.monotonic()
         try:
-            seats = [seat for _, seat in seated]
+            episodes = [episode for _, episode in ready]
             chunks = answer(
-                self._policy, self._action_size, seats, [request.question.window for request, _ in seated]
+                self._policy, self._action_size, episodes, [request.question.window for request, _ in ready]
             )
         except Exception as error:
             told = _told(error)
-            for request, _ in seated:
+            for request, _ in ready:
                 request.future.set_exception(told)
             return
         seconds = time.monotonic() - started
-        for (request, _), chunk in zip(seated, chunks, strict=True):
+        for (request, _), chunk in zip(ready, chunks, strict=True):
             request.future.set_result(TimedChunk(chunk, seconds))
 
-    def _seat(self, request: _Request) -> Seat:
+    def _episode(self, request: _Request) -> PolicySession:
         start = request.question.start
         if start is not None:
-            request.session.seat = Seat(self._policy, Episode(start.task, 0, 0))
-            request.session.seat.generator = start.generator
-        seat = request.session.seat
-        assert seat is not None
+            request.session.episode = PolicySession(self._policy, Episode(start.task, 0, 0))
+            request.session.episode.generator = start.generator
+        episode = request.session.episode
+        assert episode is not None
         if request.question.prompt is not None:
-            seat.prompt = request.question.prompt
-        return seat
+            episode.prompt = request.question.prompt
+        return episode
 
 
 def _told(error: Exception) -> Refusal:

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.engine.seat import Seat, all_finite, looked_at
+from proctor.engine.policy_session import PolicySession, all_finite, looked_at
 from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
@@ -72,11 +72,11 @@ class Question:
 
 
 class ClientSession:
-    """One connection's episode: its seat at the policy, and what it has shown so far."""
+    """One connection's episode: its session at the policy, and what it has shown so far."""
 
     def __init__(self, needs: PolicyNeeds) -> None:
         self._needs = needs
-        self.seat: Seat | None = None
+        self.episode: PolicySession | None = None
         self._episode: Any = None
         self._shown = False
         self._last = -1
