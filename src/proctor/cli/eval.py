@@ -11,10 +11,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import settings_from_flags
-from proctor.engine.child import be_steady
+from proctor.engine.evaluation import evaluate_settings
+from proctor.engine.process import be_steady
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -60,7 +60,7 @@ def eval_command(arguments: Sequence[str]) -> int:
         be_steady()
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
-        evaluation = evaluate_anywhere(settings, [display, trackers])
+        evaluation = evaluate_settings(settings, [display, trackers])
         resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)

@@ -21,7 +21,7 @@ from proctor.errors import EXIT_OK, UsageError
 from proctor.events import Audience
 from proctor.files import clip
 from proctor.parallel.run import run_parallel
-from proctor.parallel.settle import Wish
+from proctor.parallel.setup import ShardOptions
 from proctor.report.console import PatientConsole
 from proctor.report.display import make_display
 from proctor.store.run_directory import SHARD_DIRECTORIES
@@ -62,11 +62,11 @@ def parallel_command(arguments: Sequence[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         _print_help(console)
         return EXIT_OK
-    settings, wish = _settings(arguments)
+    settings, options = _settings(arguments)
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
-        evaluation = run_parallel(settings, wish, Audience([display, trackers]))
-        resume = _again(evaluation.directory, wish)
+        evaluation = run_parallel(settings, options, Audience([display, trackers]))
+        resume = _again(evaluation.directory, options)
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     directory = evaluation.directory
@@ -75,7 +75,7 @@ def parallel_command(arguments: Sequence[str]) -> int:
         return conclude(evaluation, console, display, resume, logs)
 
 
-def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:
+def _settings(arguments: Sequence[str]) -> tuple[Settings, ShardOptions]:
     names = [field.name for field in dataclasses.fields(ParallelSettings)]
     tree = tree_from_flags(arguments)
     own: ParallelSettings = validated(
@@ -87,15 +87,15 @@ def _settings(arguments: Sequence[str]) -> tuple[Settings, Wish]:
             "process on this machine."
         )
     number = None if own.num_shards == "auto" else own.num_shards
-    return build_settings(tree), Wish(number, own.render_device)
+    return build_settings(tree), ShardOptions(number, own.render_device)
 
 
-def _again(directory: Path, wish: Wish) -> str:
+def _again(directory: Path, options: ShardOptions) -> str:
     flags = [f"--resume={directory}"]
-    if wish.num_shards is not None:
-        flags.append(f"--num-shards={wish.num_shards}")
-    if wish.render_device != "auto":
-        flags.append(f"--render-device={wish.render_device}")
+    if options.num_shards is not None:
+        flags.append(f"--num-shards={options.num_shards}")
+    if options.render_device != "auto":
+        flags.append(f"--render-device={options.render_device}")
     return shlex.join(["proctor", "parallel", *flags])
 
 

@@ -23,10 +23,5 @@ def check_cluster(settings: Settings) -> None:
         raise UsageError(
             "--eval.use_async_envs=false runs everything in this process; leave out --cluster.address."
         )
-    if settings.eval.recording:
-        raise UsageError(
-            "--eval.recording does not work with --cluster.address: record on one machine, or in shards that "
-            "proctor merge puts together."
-        )
     if settings.eval.num_shards > 1:
         raise UsageError("--cluster.address and --eval.num_shards both split the plan; use one of them.")

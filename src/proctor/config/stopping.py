@@ -39,5 +39,5 @@ def check_stopping(settings: Settings) -> None:
     if settings.eval.num_shards > 1:
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than follow the plan from its start, which no shard sees. "
-            "Leave out --eval.num_shards; --cluster.address works."
+            "Use proctor parallel, which sees it, or leave out --eval.num_shards."
         )

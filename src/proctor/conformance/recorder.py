@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import Simulator
 from proctor.conformance.drawings import DrawingCounter
 from proctor.conformance.trace import Moment, Sight, Trace
-from proctor.engine.seat import all_finite
+from proctor.engine.policy_session import all_finite
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome
 
 _NUMBERS = (int, float, np.integer, np.floating)

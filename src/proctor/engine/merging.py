@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.config.files import CONFIG_FILE, read_run_settings
+from proctor.engine.stopping import StopRules
 from proctor.errors import UsageError
 from proctor.eval_info import write_eval_info
 from proctor.installation import install_command
@@ -34,12 +35,13 @@ class Merged:
     """Videos that are no files of their runs, in words."""
 
 
-def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merged:
+def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None) -> Merged:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
         directories: runs, or directories that hold shards.
         output: the merged run's directory; by default where the shards lie.
+        rules: what may have ended the run that these are shards of; otherwise a run that was stopped stays so.
 
     Raises:
         UsageError: a directory holds no run, or the runs do not belong together.
@@ -70,6 +72,9 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         left_out = take_over(sources, target, table)
         target.write_config(tree)
         run = ScoredRun(target.path, plan)
+        if rules is not None:
+            stop = rules.decide(run.all_ended)
+            table.set_meta("stopped", stop.to_meta() if stop is not None else None)
         info = write_eval_info(run)
         in_dataset = assemble(target.path, run.records, runs) if recorded else 0
     missing: dict[str, list[int]] = defaultdict(list)

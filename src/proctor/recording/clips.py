@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.store.videos import CODEC, create_video
-
+CONTAINER = "mp4"
+"""What LeRobotDataset v3 prescribes; a run's own videos have theirs (`store/videos.py`)."""
+CODEC = "libx264"
 # A key frame at every second frame, as LeRobot has it: training reads frames in any order. Without B-frames the
 # order of packets is the order of frames. One thread, below: a worker owns one core, and bits do not vary.
 # Without a look ahead, too: of frames below 48 pixels x264 looks at memory that nobody has written.
@@ -40,7 +41,9 @@ class ClipWriter:
     """Encodes one camera's frames of one episode."""
 
     def __init__(self, path: Path, fps: int, shape: tuple[int, ...]) -> None:
-        self._container: Any = create_video(path)
+        import av
+
+        self._container: Any = av.open(str(path), "w", format=CONTAINER)
         self._stream = self._container.add_stream(CODEC, rate=Fraction(fps))
         self._stream.height, self._stream.width = shape[:2]
         self._stream.pix_fmt = pixel_format(shape)
@@ -69,10 +72,12 @@ class Reel:
     """Puts clips one behind the other into one file."""
 
     def __init__(self, path: Path, fps: int, head: bytes) -> None:
+        import av
+
         self.frames = 0
         self.head = head
         self._fps = fps
-        self._container: Any = create_video(path, _MUXER)
+        self._container: Any = av.open(str(path), "w", format=CONTAINER, options=_MUXER)
         self._stream: Any = None
 
     def add(self, clip: Clip) -> int:

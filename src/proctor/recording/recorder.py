@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.wire import to_plain
 from proctor.errors import SimulatorError
-from proctor.recording.clips import ClipWriter
+from proctor.recording.clips import CONTAINER, ClipWriter
 from proctor.recording.schema import (
     ACTION,
     DONE,
@@ -30,7 +31,6 @@ from proctor.recording.schema import (
 )
 from proctor.recording.statistics import ImageStats
 from proctor.store.schema import EpisodeRecord
-from proctor.store.videos import CONTAINER
 from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"
@@ -144,7 +144,7 @@ class EpisodeRecorder:
             "frames": record.steps,
             "benchmark": self._spec.name,
             "fps": self._fps,
-            "columns": {dataset_name(key): column.to_wire() for key, column in columns.items()},
+            "columns": {dataset_name(key): to_plain(column) for key, column in columns.items()},
             "image_stats": {
                 dataset_name(key): {name: value.tolist() for name, value in images.stats().items()}
                 for key, images in self._image_stats.items()

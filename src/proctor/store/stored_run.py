@@ -297,7 +297,7 @@ class StoredRun:
 
     def reward_curves(self, places: Iterable[int]) -> dict[EpisodeKey, RewardCurve]:
         """Return the rewards of the episodes at some places that ended, of those that have any."""
-        with self.table() as table:
+        with as_written_by_proctor(self.path), self.table() as table:
             return table.reward_curves(self.plan[place].key for place in places)
 
     def video(self, place: int) -> Path | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import Placement
+from proctor.engine.workforce import Placement
 from proctor.machine.gpus import spread_over
 from proctor.tuning.choose import Forecast, forecasts, ranked
 from proctor.tuning.measure import Measured, Session

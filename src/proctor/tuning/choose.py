@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proctor.engine.placement import CROSSING, MOST_PER_CORE, Placement
+from proctor.engine.workforce import CROSSING, MOST_PER_CORE, Placement
 from proctor.policies.protocol import Pass
 from proctor.tuning.measure import Measured, Sight
 from proctor.tuning.model import Round, Service, asks_per_second

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import proctor
 from proctor.errors import UsageError
@@ -170,7 +170,8 @@ def templates(*folders: Path) -> Environment:
         "bars": _bars,
         "order": _order,
         "heading": lambda heading: heading if len(heading) <= 3 else f"{heading[0].upper()}{heading[1:]}",
-        "rate": percent,
+        "rate": lambda rate: _unbroken(percent(rate)),
+        "unbroken": _unbroken,
         "interval": interval,
         "points": comparison.points,
         "spread": comparison.spread,
@@ -265,6 +266,10 @@ def _order(one: Aggregate | None, column: Column) -> float | str:
     """What a table is sorted by in a column: nothing comes after everything."""
     value = None if one is None or column.order is None else column.order(one)
     return "" if value is None else value
+
+
+def _unbroken(text: str) -> Markup:
+    return Markup(escape(text).replace(" %", Markup("&nbsp;%")))
 
 
 def _asset(name: str) -> Markup:
