@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import proctor
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.report import comparison
 from proctor.report.console import count, duration, interval, letter, percent
 from proctor.report.page.comparison import ComparisonSection, comparison_sections
@@ -142,7 +142,11 @@ def write_report(
     runs = runs or [ScoredRun.open(directory) for directory in directories]
     if output is None:
         output = runs[0].path / REPORT if len(runs) == 1 else Path.cwd() / REPORT
-    write_text(output, render(runs, output, embed_videos))
+    try:
+        html = render(runs, output, embed_videos)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    write_text(output, html)
     for run in runs:
         left_out = links_among(run.path, run.ended.filmed)
         if left_out is not None:
