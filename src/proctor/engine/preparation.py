@@ -182,10 +182,7 @@ class Preparation:
                 spec, versions = proof.policy.spec, interpreter_versions()
                 return LoadedPolicy(spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [
-            HostHandle(recipe, new_bell(stack), generation=1)
-            for recipe in self._host_recipes(settings, plain_spec)
-        ]
+        hosts = [HostHandle(recipe, new_bell(stack)) for recipe in self._host_recipes(settings, plain_spec)]
         try:
             specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
             for host in hosts:

@@ -41,13 +41,13 @@ class WorkerBoot:
     env: dict[str, Any]
     spec: dict[str, Any]
     policy_spec: dict[str, Any]
-    spawned: float
     benchmark_identity: dict[str, Any]
     policy_identity: dict[str, Any]
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
     video_fps: int = 30
+    spawned: float = 0.0
 
 
 class RemoteActor:

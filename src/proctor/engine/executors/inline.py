@@ -10,13 +10,12 @@ import os
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.dispatch import Cause, Failure
-from proctor.engine.executors.local import RunOrder, stored_path
+from proctor.engine.executors.local import RunOrder
 from proctor.engine.executors.protocol import Ending, Publisher
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.meter import Meter
@@ -94,9 +93,9 @@ class _Inline:
         self.close = self._cache.close
 
     def play(self, episode: Episode) -> EpisodeRecord:
-        video, recording = self._order.video_path(episode), self._order.recording_path(episode)
+        video, recording = self._order.sinks(episode)
         sinks = EpisodeSinks(
-            VideoSink(video, self._fps, self._order.eval.video_fps) if video else None,
+            VideoSink(video, self._fps, self._order.settings.eval.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._fps) if recording else None,
         )
         process = os.getpid()
@@ -106,7 +105,7 @@ class _Inline:
             if os.getpid() != process:
                 os._exit(0)  # a copy that somebody's fork has made: one of us is enough
         self._prove()
-        return replace(record, video_path=stored_path(video), worker="0")
+        return self._order.completed(record, episode, worker=0)
 
     def running(self, episode: Episode) -> list[RunningEpisode]:
         """Return how far the episode is, in which something has broken off."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from proctor.config.settings import Settings
 from proctor.engine.executors.inline import run_inline
@@ -28,33 +27,40 @@ from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger
-from proctor.types import Episode, Task
+from proctor.types import Task
 
 
+@dataclass(frozen=True)
 class ThisMachine:
     """Runs episodes here.
 
-    Args:
+    Attributes:
         settings: all settings, validated.
         directory: where videos and logs go.
-        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
+        preparation: gets the policy and the benchmark ready.
         feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
-    def __init__(
-        self,
+    settings: Settings
+    directory: RunDirectory
+    preparation: Preparation
+    feed: Feed | None = None
+
+    @classmethod
+    def of(
+        cls,
         settings: Settings,
         directory: RunDirectory,
         live_policy: Policy | None = None,
         feed: Feed | None = None,
-    ) -> None:
-        self._settings, self._directory, self._feed = settings, directory, feed
-        self._preparation = Preparation(settings, directory.logs, live_policy)
+    ) -> ThisMachine:
+        """Return this machine for a run; `live_policy` is an object of the caller's to evaluate."""
+        return cls(settings, directory, Preparation(settings, directory.logs, live_policy), feed)
 
     @property
     def tasks(self) -> Sequence[Task]:
         """The benchmark's tasks."""
-        return self._preparation.facts.tasks
+        return self.preparation.facts.tasks
 
     def prepare(
         self,
@@ -64,20 +70,16 @@ class ThisMachine:
         tell: Callable[[str], None],
     ) -> PreparedMachine:
         """Load the policy and find a renderer."""
-        prepared = self._preparation.prepare(stack, interrupts, tell, stored)
-        return PreparedMachine(self._settings, self._directory, self._preparation, prepared, stack, self._feed)
+        return PreparedMachine(self, self.preparation.prepare(stack, interrupts, tell, stored), stack)
 
 
 @dataclass(frozen=True)
 class PreparedMachine:
-    """This machine, with the policy loaded."""
+    """This machine, with the policy loaded; what is opened later is closed with `stack`."""
 
-    settings: Settings
-    directory: RunDirectory
-    preparation: Preparation
+    machine: ThisMachine
     prepared: PreparedRun
     stack: ExitStack
-    feed: Feed | None
 
     @property
     def facts(self) -> RunFacts:
@@ -85,62 +87,35 @@ class PreparedMachine:
         prepared = self.prepared
         return RunFacts(prepared.identity, prepared.policy.spec.reproducible, prepared.notes)
 
-    def staff(self, before: Outcomes) -> LocalJob:
-        """Decide how many workers there are, and whether the policy runs in them."""
-        return self.staff_for(before, before.pending)
+    def staff(self, before: Outcomes, pending: Plan | None = None) -> LocalJob:
+        """Decide how many workers there are, and whether the policy runs in them.
 
-    def staff_for(self, before: Outcomes, pending: Plan) -> LocalJob:
-        """Do so where something like `pending` is to run, of which not all is known yet."""
-        workers = self._worker_range(pending)
-        prepared = self.preparation.place(self.prepared, pending, workers.start)
-        if prepared.policy.is_copied:
-            workers = WorkerRange(workers.start, workers.start)  # each more would load the policy again
-        order = self._order(prepared, before, pending, workers)
-        return LocalJob(self, prepared, order, Workforce(workers.start, self._placement(prepared)))
-
-    def _worker_range(self, pending: Plan) -> WorkerRange:
-        asked = self.settings.eval.batch_size if self.settings.eval.use_async_envs else 1
-        return worker_range(
-            asked,
+        `pending` is something like what is to run, where not all is known yet.
+        """
+        machine, pending = self.machine, before.pending if pending is None else pending
+        settings = machine.settings
+        workers = worker_range(
+            settings.eval.batch_size if settings.eval.use_async_envs else 1,
             episodes=max(1, len(pending)),
             cores=usable_cores(),
             memory=available_memory() // 2,
             files=open_file_limit(),
             on_gpu=self.prepared.on_gpu,
         )
-
-    def _placement(self, prepared: PreparedRun) -> str:
-        if not self.settings.eval.use_async_envs:
-            return "inline"
-        if self.preparation.live is not None:
-            return "thread"
-        return "central" if prepared.policy.hosts else "worker"
-
-    def _order(self, prepared: PreparedRun, before: Outcomes, pending: Plan, workers: WorkerRange) -> RunOrder:
-        s, directory, videos = self.settings, self.directory, prepared.videos
-
-        # Without `self`: a circle would keep the hosts' memory until it is collected.
-        def video_path(episode: Episode) -> Path | None:
-            return (
-                None if episode.index >= videos else directory.path / directory.video(episode.task, episode.index)
-            )
-
-        def recording_path(episode: Episode) -> Path | None:
-            return directory.recording(episode.key) if s.eval.recording else None
-
-        return RunOrder(
-            pending=pending if self.feed is None else pending[:0],
+        prepared = machine.preparation.place(self.prepared, pending, workers.start)
+        if prepared.policy.is_copied:
+            workers = WorkerRange(workers.start, workers.start)  # each more would load the policy again
+        order = RunOrder(
+            settings=settings,
+            directory=machine.directory,
             before=before,
+            pending=pending if machine.feed is None else pending[:0],
             workers=workers,
-            recipe=self.preparation.recipe(prepared),
-            eval=s.eval,
-            limits=s.limits,
-            max_open_tasks=s.env.max_parallel_tasks,
-            video_path=video_path,
-            recording_path=recording_path,
+            recipe=machine.preparation.recipe(prepared),
+            videos=prepared.videos,
             on_gpu=prepared.on_gpu,
-            place=f"shard {directory.shard.number}/" if directory.shard is not None else "",
         )
+        return LocalJob(machine, prepared, order, self.stack)
 
     def abandon(self) -> None:
         """End the hosts."""
@@ -151,10 +126,21 @@ class PreparedMachine:
 class LocalJob:
     """Episodes to run on this machine."""
 
-    machine: PreparedMachine
+    machine: ThisMachine
     prepared: PreparedRun
     order: RunOrder
-    workforce: Workforce
+    stack: ExitStack
+
+    @property
+    def workforce(self) -> Workforce:
+        """How many workers begin, and where the policy runs."""
+        if not self.machine.settings.eval.use_async_envs:
+            placement = "inline"
+        elif self.machine.preparation.live is not None:
+            placement = "thread"
+        else:
+            placement = "central" if self.prepared.policy.hosts else "worker"
+        return Workforce(self.order.workers.start, placement)
 
     def run(
         self,
@@ -172,6 +158,6 @@ class LocalJob:
             return run_inline(order, preparation.benchmark, actor, ledger, watchers, interrupts, rules)
         coordinator = Coordinator(order, ledger, watchers, interrupts, rules, policy.hosts, self.machine.feed)
         if preparation.live is not None:
-            size, bell = self.prepared.spec.action_size, new_bell(self.machine.stack)
+            size, bell = self.prepared.spec.action_size, new_bell(self.stack)
             coordinator.serve_live(HostThread(preparation.live, size, bell, coordinator.blame))
         return coordinator.run()
