@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Sequence
 
 from proctor.benchmarks.processors import processors_for
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import named
 from proctor.engine.dispatch import Cause, Failure
 from proctor.engine.executors.local import RunOrder
-from proctor.engine.executors.protocol import Ending, Publisher
-from proctor.engine.interrupts import Interrupts
+from proctor.engine.executors.protocol import Ending, Publisher, RunContext
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import task_key
@@ -26,7 +24,6 @@ from proctor.engine.stopping import StopRules
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import SimulatorCache, play
 from proctor.errors import PolicyLostError, RunError, StoreError
-from proctor.events import Watcher
 from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
@@ -38,15 +35,14 @@ def run_inline(
     order: RunOrder,
     benchmark: Benchmark,
     actor: LocalActor,
+    context: RunContext,
     ledger: Ledger,
-    watchers: Sequence[Watcher],
-    interrupts: Interrupts,
     rules: StopRules | None = None,
 ) -> Ending:
     """Run the pending episodes here and store each as it ends."""
     inline, held, steps = _Inline(order, benchmark, actor), None, 0
     dispatch = order.dispatch(ledger, rules)
-    publisher = Publisher(dispatch, ledger, watchers)
+    publisher, interrupts = Publisher(dispatch, ledger, context.watcher), context.interrupts
     try:
         while not interrupts.count and (episode := dispatch.take(held)) is not None:
             held, began = task_key(episode), time.monotonic()

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from proctor.config.settings import Settings
 from proctor.engine.dispatch import Cause, Dispatch, Failure
-from proctor.engine.executors.protocol import TICK, Ending, Publisher
+from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
-from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
@@ -25,7 +24,6 @@ from proctor.engine.tally import SHORT_EPISODE
 from proctor.engine.transport import HOST_DIED, now
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
-from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds, describe_exit
@@ -134,17 +132,16 @@ class Coordinator:
     def __init__(
         self,
         order: RunOrder,
+        context: RunContext,
         ledger: Ledger,
-        watchers: Sequence[Watcher],
-        interrupts: Interrupts,
         rules: StopRules | None = None,
         hosts: Sequence[Host] = (),
         feed: Feed | None = None,
     ) -> None:
-        self._order, self._interrupts, self._feed = order, interrupts, feed
+        self._order, self._interrupts, self._feed = order, context.interrupts, feed
         self._hosts = list(hosts)
         self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
-        self._publisher = Publisher(self._dispatch, ledger, watchers)
+        self._publisher = Publisher(self._dispatch, ledger, context.watcher)
         self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
         self._dispatch.workers = self._autoscaler.target
         self._workers: dict[int, WorkerHandle] = {}

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proctor.config.settings import Settings
 from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator, Feed, RunOrder
-from proctor.engine.executors.protocol import Ending, RunFacts, Workforce
+from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
 from proctor.engine.handles import HostThread
-from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, PreparedRun, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.workforce import WorkerRange, worker_range
-from proctor.events import Watcher
 from proctor.machine.cores import usable_cores
 from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
@@ -62,24 +59,18 @@ class ThisMachine:
         """The benchmark's tasks."""
         return self.preparation.facts.tasks
 
-    def prepare(
-        self,
-        stack: ExitStack,
-        interrupts: Interrupts,
-        stored: Identity | None,
-        tell: Callable[[str], None],
-    ) -> PreparedMachine:
+    def prepare(self, context: RunContext, stored: Identity | None) -> PreparedMachine:
         """Load the policy and find a renderer."""
-        return PreparedMachine(self, self.preparation.prepare(stack, interrupts, tell, stored), stack)
+        stack, interrupts, watcher = context
+        return PreparedMachine(self, self.preparation.prepare(stack, interrupts, watcher.note, stored))
 
 
 @dataclass(frozen=True)
 class PreparedMachine:
-    """This machine, with the policy loaded; what is opened later is closed with `stack`."""
+    """This machine, with the policy loaded."""
 
     machine: ThisMachine
     prepared: PreparedRun
-    stack: ExitStack
 
     @property
     def facts(self) -> RunFacts:
@@ -115,7 +106,7 @@ class PreparedMachine:
             videos=prepared.videos,
             on_gpu=prepared.on_gpu,
         )
-        return LocalJob(machine, prepared, order, self.stack)
+        return LocalJob(machine, prepared, order)
 
     def abandon(self) -> None:
         """End the hosts."""
@@ -129,7 +120,6 @@ class LocalJob:
     machine: ThisMachine
     prepared: PreparedRun
     order: RunOrder
-    stack: ExitStack
 
     @property
     def workforce(self) -> Workforce:
@@ -142,22 +132,16 @@ class LocalJob:
             placement = "central" if self.prepared.policy.hosts else "worker"
         return Workforce(self.order.workers.start, placement)
 
-    def run(
-        self,
-        ledger: Ledger,
-        watchers: Sequence[Watcher],
-        interrupts: Interrupts,
-        rules: StopRules | None = None,
-    ) -> Ending:
+    def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Run to the end, with workers, or without if the settings say so."""
         order, policy, preparation = self.order, self.prepared.policy, self.machine.preparation
         if not self.machine.settings.eval.use_async_envs:
             assert policy.local is not None
             os.environ.update(order.recipe.environment)  # before the simulator's first import
             actor = LocalActor(policy.local, self.prepared.spec.action_size, policy.prove or (lambda: None))
-            return run_inline(order, preparation.benchmark, actor, ledger, watchers, interrupts, rules)
-        coordinator = Coordinator(order, ledger, watchers, interrupts, rules, policy.hosts, self.machine.feed)
+            return run_inline(order, preparation.benchmark, actor, context, ledger, rules)
+        coordinator = Coordinator(order, context, ledger, rules, policy.hosts, self.machine.feed)
         if preparation.live is not None:
-            size, bell = self.prepared.spec.action_size, new_bell(self.stack)
+            size, bell = self.prepared.spec.action_size, new_bell(context.stack)
             coordinator.serve_live(HostThread(preparation.live, size, bell, coordinator.blame))
         return coordinator.run()

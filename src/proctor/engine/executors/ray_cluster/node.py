@@ -19,8 +19,9 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Feed
 from proctor.engine.executors.machine import ThisMachine
+from proctor.engine.executors.protocol import RunContext
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
-from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, Reporter
+from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, ReportBuffer
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import ProctorError, RunError, UsageError
 from proctor.events import Progress, Watcher
@@ -61,7 +62,7 @@ class Node:
 
     def __init__(self, order: NodeOrder) -> None:
         self._order = order
-        self._reporter = Reporter()
+        self._reporter = ReportBuffer()
         self._interrupts = Interrupts()
         self._feed = Feed(self._interrupts.wake)
         self._expected = 0
@@ -114,7 +115,8 @@ class Node:
         machine = ThisMachine.of(settings, folder.run, feed=self._feed)
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
-            prepared = machine.prepare(stack, self._interrupts, self._order.stored, self._note)
+            context = RunContext(stack, self._interrupts, NodeWatcher(self._reporter))
+            prepared = machine.prepare(context, self._order.stored)
         except Interrupted:
             return NodeExit()
         except ProctorError as error:
@@ -126,19 +128,14 @@ class Node:
             prepared.abandon()
             return NodeExit()
         job = prepared.staff(Outcomes(plan), plan[: self._expected])
-        ledger = NodeLedger(self._reporter, folder.run)
-        ending = job.run(ledger, [NodeWatcher(self._reporter)], self._interrupts)
+        ending = job.run(context, NodeLedger(self._reporter, folder.run))
         return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
-
-    def _note(self, message: str) -> None:
-        with self._reporter.urgently() as report:
-            report.notes.append(message)
 
 
 class NodeLedger(Ledger):
     """The ledger of a node: it keeps nothing and sends everything."""
 
-    def __init__(self, reporter: Reporter, run: RunDirectory) -> None:
+    def __init__(self, reporter: ReportBuffer, run: RunDirectory) -> None:
         self._reporter, self._run = reporter, run
 
     def running(self) -> list[RunningEpisode]:
@@ -179,7 +176,7 @@ class NodeLedger(Ledger):
 class NodeWatcher(Watcher):
     """Sends what a display would show."""
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: ReportBuffer) -> None:
         self._reporter = reporter
 
     def begun(self, episode: Episode) -> None:
