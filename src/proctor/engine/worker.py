@@ -23,7 +23,7 @@ from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof, PolicyProof
-from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, View, run_episode
+from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
@@ -98,7 +98,7 @@ class SimulatorCache:
 
 
 def play(
-    cache: SimulatorCache, episode: Episode, actor: Actor, view: View, meter: Meter, sinks: EpisodeSinks
+    cache: SimulatorCache, episode: Episode, actor: Actor, view: PolicyView, meter: Meter, sinks: EpisodeSinks
 ) -> EpisodeRecord:
     """Run one episode on a cached simulator; what is kept of it is durable when this returns."""
     meter.start_episode()
@@ -122,7 +122,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
     spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
-    view = View.of(policy_spec, spec)
+    view = PolicyView.of(policy_spec, spec)
     try:
         prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
         actor = _actor(settings, spec, slot, Bell(host_bell), meter)

@@ -19,7 +19,7 @@ from proctor.engine.executors.protocol import Ending, Publisher, RunContext
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof
 from proctor.engine.queue import task_key
-from proctor.engine.rollout import EpisodeSinks, LocalActor, View
+from proctor.engine.rollout import EpisodeSinks, LocalActor, PolicyView
 from proctor.engine.stopping import StopRules
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import SimulatorCache, play
@@ -85,7 +85,7 @@ class _Inline:
         self._cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), self._meter)
         self._actor = actor
         self._prove = BenchmarkProof(order.recipe.benchmark, benchmark, order.recipe.benchmark_identity)
-        self._view = View.of(policy_spec, spec)
+        self._view = PolicyView.of(policy_spec, spec)
         self.close = self._cache.close
 
     def play(self, episode: Episode) -> EpisodeRecord:
