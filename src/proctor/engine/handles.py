@@ -15,7 +15,7 @@ from proctor.config.settings import LimitSettings
 from proctor.engine.bell import Bell
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.messages import ChannelClosed, as_error
+from proctor.engine.messages import ChannelClosed, Message, as_error
 from proctor.engine.process import ChannelChild, Readable, Stillness, overdue, wait_readable
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
@@ -73,6 +73,29 @@ class HostHandle:
             UsageError: the policy cannot be loaded, and why.
             PolicyHostError: the process died or hung while loading.
         """
+        message = self._receive(limits, interrupts)
+        if message is None:
+            ending = describe_exit(self.child.reap())
+            words, python = self.child.last_words(), self.recipe.python
+            if "No module named" in words and python is not None:
+                self.child.log.unlink()  # it says no more than this
+                raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
+            words = f": {words}" if words else ""
+            raise PolicyHostError(f"the policy's process {ending} while loading{words}{self.child.log_note}")
+        if message["type"] == "changed":
+            raise as_error(message)
+        if message["type"] != "ready":
+            problem = message["message"]
+            if not message["usage"]:
+                problem = f"the policy could not be loaded: {problem}{self.child.log_note}"
+            raise UsageError(problem)
+        self.startup = message["startup"]
+        self.identity, self.versions = message["identity"], message["versions"]
+        self.cost = Cost(**message["cost"]) if message["cost"] else None
+        return PolicySpec.from_wire(message["spec"])
+
+    def _receive(self, limits: LimitSettings, interrupts: Interrupts) -> Message | None:
+        """Wait for what it has to say; `None`: it has ended. Raises if it hangs, or a signal comes."""
         sources: list[Readable | int] = [self.child.channel, self.child.pidfd, interrupts]
         while True:
             ready = wait_readable(sources, 0.5)
@@ -80,30 +103,9 @@ class HostHandle:
                 raise Interrupted
             if self.child.channel in ready:
                 with contextlib.suppress(ChannelClosed):
-                    message, _ = self.child.channel.receive()
-                    if message["type"] == "ready":
-                        self.startup = message["startup"]
-                        self.identity, self.versions = message["identity"], message["versions"]
-                        self.cost = Cost(**message["cost"]) if message["cost"] else None
-                        return PolicySpec.from_wire(message["spec"])
-                    problem = message["message"]
-                    if message["type"] == "changed":
-                        raise as_error(message)
-                    if message["usage"]:
-                        raise UsageError(problem)
-                    raise UsageError(f"the policy could not be loaded: {problem}{self.child.log_note}")
+                    return self.child.channel.receive()[0]
             if self.child.pidfd in ready:
-                ending = describe_exit(self.child.reap())
-                words = self.child.last_words()
-                if "No module named" in words and self.recipe.python is not None:
-                    python = self.recipe.python
-                    self.child.log.unlink()  # it says no more than this
-                    raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
-                raise PolicyHostError(
-                    f"the policy's process {ending} while loading"
-                    + (f": {words}" if words else "")
-                    + self.child.log_note
-                )
+                return None
             reason = self.hung(limits)
             if reason is not None:
                 raise PolicyHostError(f"{reason}{self.child.log_note}")
@@ -117,18 +119,11 @@ class HostHandle:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
         with contextlib.suppress(ChannelClosed):
             self.child.channel.send({"type": "measure", "sizes": list(sizes)})
-            while not wait_readable([self.child.channel, self.child.pidfd], 0.5):
-                if interrupts.count:
-                    raise Interrupted
-                reason = self.hung(limits)
-                if reason is not None:
-                    raise PolicyHostError(f"{reason}{self.child.log_note}")
-            message, _ = self.child.channel.receive()
-            if message["type"] == "passes":
-                return [Pass(*one) for one in message["passes"]]
-        raise PolicyHostError(
-            f"the policy died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
-        )
+        message = self._receive(limits, interrupts)
+        if message is None or message["type"] != "passes":
+            words = f"{self.child.last_words()}{self.child.log_note}"
+            raise PolicyHostError(f"the policy died while its speed was measured: {words}")
+        return [Pass(*one) for one in message["passes"]]
 
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""

@@ -27,7 +27,6 @@ from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
 from proctor.machine.programs import Interrupted
 from proctor.machine.scratch import scratch_folder
-from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
@@ -177,7 +176,7 @@ class Driver:
             node.admitted = True
             if self._run is not None:
                 self._run.begin(node)
-                self._tell(f"node {node.name} joined, with {count(node.workers, 'worker')}")
+                self._tell(f"node {node.name} joined, with {node.workers} worker{'s' * (node.workers != 1)}")
             return
         found = differences(_comparable(self._identity), _comparable(node.facts.identity))
         words = "; ".join(f"{key}: the run has {before}, the node {now}" for key, before, now in found)
@@ -247,8 +246,9 @@ class Driver:
         elif self.pool.is_barred(node):
             self._refuse(node, RunError(f"its part has died there too often: {news.lost}"))
         elif node.admitted:
-            lost = count(len(node.outstanding), "episode")
-            self._tell(f"node {node.name} is lost, with {lost} to be run elsewhere: {news.lost}")
+            lost = len(node.outstanding)
+            episodes = f"{lost} episode{'s' * (lost != 1)}"
+            self._tell(f"node {node.name} is lost, with {episodes} to be run elsewhere: {news.lost}")
         else:
             self._tell(f"node {node.name} was lost while it got ready: {news.lost}")
         if self._run is not None:
