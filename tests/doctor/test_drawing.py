@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.benchmarks.rendering import INSTALL_HINT, Trial
+from proctor.benchmarks.rendering import INSTALL_HINT, BackendTrial
 from proctor.doctor.drawing import judge, look_at_drawing
 from proctor.doctor.findings import Finding
 
-SOFTWARE = Trial("egl", "llvmpipe (LLVM 15.0.6, 256 bits)", 21.46)
-GPU = Trial("egl", "NVIDIA H200/PCIe/SSE2", 0.9)
-OSMESA = Trial("osmesa", "softpipe", 80.0)
+SOFTWARE = BackendTrial("egl", "llvmpipe (LLVM 15.0.6, 256 bits)", 21.46)
+GPU = BackendTrial("egl", "NVIDIA H200/PCIe/SSE2", 0.9)
+OSMESA = BackendTrial("osmesa", "softpipe", 80.0)
 
 
-def failed(backend: str) -> Trial:
-    return Trial(backend, complaint="was killed by SIGSEGV")
+def failed(backend: str) -> BackendTrial:
+    return BackendTrial(backend, complaint="was killed by SIGSEGV")
 
 
 def test_the_first_that_works_is_used() -> None:

@@ -84,10 +84,10 @@ class EnvSettings:
 
     def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
         """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
-        # Here, and against the usual direction: settings import nothing, and LeRobot's have this method.
-        from proctor.vector.make import create_envs
+        from proctor.config.registry import VECTOR_ENVS, load_object
 
-        return create_envs(self, n_envs, use_async_envs)
+        made: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from proctor.config.wire import to_plain
 from proctor.conformance.introduction import Introduction
 from proctor.conformance.playing import Seen
 from proctor.conformance.results import CheckResult, judged
@@ -78,13 +79,12 @@ def _fault(task: Task) -> str:
 
 def _processes(subject: Subject, introductions: list[Introduction]) -> CheckResult:
     """Settings reach a worker as plain values; there the benchmark must say what it says here."""
-    here, faults = subject.facts.to_wire(), {}
+    here, faults = to_plain(subject.facts), {}
     for introduction in introductions:
         if introduction.unsteady:
             faults["twice asked"] = introduction.unsteady
-        there = _as_sent(introduction.facts)
         for field in ("tasks", "spec", "versions"):
-            if there[field] != _as_sent(here)[field]:
+            if introduction.facts[field] != here[field]:
                 faults[field] = "other ones in another process, from the same settings"
     return judged(
         "settings",
@@ -93,10 +93,3 @@ def _processes(subject: Subject, introductions: list[Introduction]) -> CheckResu
         "tasks() and spec must follow from the settings alone, in a fixed order (no set, no file that comes and "
         "goes); a worker gets paths as text and tuples as lists",
     )
-
-
-def _as_sent(facts: dict[str, object]) -> dict[str, object]:
-    import json
-
-    plain: dict[str, object] = json.loads(json.dumps(facts))
-    return plain

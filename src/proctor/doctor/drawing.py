@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, Trial, candidates, try_backend
+from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, BackendTrial, candidates, try_backend
 from proctor.doctor.findings import Finding
 
 SECTION = "drawing"
@@ -21,13 +21,13 @@ def look_at_drawing(mujoco: Finding) -> list[Finding]:
     return judge([try_backend(backend) for backend in candidates()])
 
 
-def judge(trials: Sequence[Trial]) -> list[Finding]:
+def judge(trials: Sequence[BackendTrial]) -> list[Finding]:
     """Say what trials mean, in the order in which Proctor prefers them."""
     used = next((trial for trial in trials if not trial.complaint), None)
     return [_pictures(trials, used), *(_backend(trial, used) for trial in trials)]
 
 
-def _pictures(trials: Sequence[Trial], used: Trial | None) -> Finding:
+def _pictures(trials: Sequence[BackendTrial], used: BackendTrial | None) -> Finding:
     if used is not None:
         text = f"Proctor uses {used.backend}; times are for {FRAME_SIDE}×{FRAME_SIDE} pixels"
         return Finding(SECTION, "pictures", "ok", text, needed=True)
@@ -38,7 +38,7 @@ def _pictures(trials: Sequence[Trial], used: Trial | None) -> Finding:
     return Finding(SECTION, "pictures", "broken", text, remedy, needed=True)
 
 
-def _backend(trial: Trial, used: Trial | None) -> Finding:
+def _backend(trial: BackendTrial, used: BackendTrial | None) -> Finding:
     if trial.complaint:
         if used is not None:
             return Finding(SECTION, trial.backend, "absent", f"cannot draw here; not needed beside {used.backend}")
