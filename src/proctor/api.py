@@ -190,7 +190,10 @@ def _errors_without_flags() -> Iterator[None]:
         yield
     except ProctorError as error:
         names = {".".join(path): argument for path, argument in _ARGUMENTS.items()}
-        error.args = (_FLAG.sub(lambda found: names.get(found[1], found[1]), str(error)),)
+        words = _FLAG.sub(lambda found: names.get(found[1], found[1]), str(error))
+        error.args = (
+            words.replace("unknown flag ", "unknown setting ").removesuffix(" See: proctor eval --help"),
+        )
         raise
 
 

@@ -193,5 +193,5 @@ def test_the_simulators_interpreter_needs_av_too(tmp_path: Path) -> None:
 
 
 def test_a_run_may_be_recorded_on_a_cluster(tmp_path: Path) -> None:
-    """That its dataset is the one of a local run is shown in `tests/engine/executors/ray_cluster/test_nodes.py`."""
+    """`tests/engine/executors/ray_cluster/test_nodes.py` shows that its dataset is that of a local run."""
     assert build_settings(tiny_tree(tmp_path / "run", eval=RECORDING, cluster={"address": "auto"})).eval.recording
