@@ -25,7 +25,7 @@ from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRun:
     """The merged run, what it was made from, and what is missing: indices by task, in plan order."""
 
     evaluation: Evaluation
@@ -36,7 +36,9 @@ class Merged:
     """Videos that are no files of their runs, in words."""
 
 
-def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None) -> Merged:
+def merge_runs(
+    directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None
+) -> MergedRun:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
@@ -82,7 +84,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: S
     for episode in stored.results.ended.missing:
         missing[episode.task.name].append(episode.index)
     evaluation = Evaluation(target, stored, info, recorded=in_dataset)
-    return Merged(evaluation, runs, sources.twice, dict(missing), left_out)
+    return MergedRun(evaluation, runs, sources.twice, dict(missing), left_out)
 
 
 def _common_place(directories: Sequence[Path]) -> Path:
