@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
-from proctor.errors import UsageError
+from proctor.errors import ProctorError, UsageError
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -124,9 +126,8 @@ def evaluate(
         ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
         KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
     """
-    given = dict(settings or {})
-    _refuse_twice(given, env or {})
-    tree: dict[str, Any] = dict(given)
+    tree: dict[str, Any] = dict(settings or {})
+    _refuse_twice(tree, env or {})
     tree["env"] = {
         **tree.get("env", {}),
         **(env or {}),
@@ -145,21 +146,27 @@ def evaluate(
         name = getattr(policy, "__name__", type(policy).__name__)
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
-    checked = build_settings(tree)
-    watcher = make_display(PatientConsole(), checked)
-    with Trackers(checked, watcher.note) as trackers:
-        evaluation = evaluate_settings(checked, [watcher, trackers], live)
+    with _errors_without_flags():
+        evaluation = _evaluate(tree, live)
+    if evaluation.stopped_by is signal.SIGINT:
+        raise KeyboardInterrupt
+    if evaluation.stopped_by is not None:
+        signal.raise_signal(evaluation.stopped_by)
+    return EvalResult(evaluation)
+
+
+def _evaluate(tree: dict[str, Any], live: Policy | None) -> Evaluation:
+    settings = build_settings(tree)
+    watcher = make_display(PatientConsole(), settings)
+    with Trackers(settings, watcher.note) as trackers:
+        evaluation = evaluate_settings(settings, [watcher, trackers], live)
         trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:
         watcher.note(report.problem)
     if evaluation.error is not None:
         raise evaluation.error
-    if evaluation.stopped_by is signal.SIGINT:
-        raise KeyboardInterrupt
-    if evaluation.stopped_by is not None:
-        signal.raise_signal(evaluation.stopped_by)
-    return EvalResult(evaluation)
+    return evaluation
 
 
 _ARGUMENTS = {
@@ -174,6 +181,23 @@ _ARGUMENTS = {
     ("policy", "type"): "policy",
 }
 """Settings that `evaluate` has an argument for."""
+
+
+_FLAG = re.compile(r"--(\w+\.\w+|seed|output_dir)")
+
+
+@contextmanager
+def _errors_without_flags() -> Iterator[None]:
+    """Let errors name arguments of `evaluate`, and settings as they are nested, where a command names flags."""
+    try:
+        yield
+    except ProctorError as error:
+        names = {".".join(path): argument for path, argument in _ARGUMENTS.items()}
+        words = _FLAG.sub(lambda found: names.get(found[1], found[1]), str(error))
+        error.args = (
+            words.replace("unknown flag ", "unknown setting ").removesuffix(" See: proctor eval --help"),
+        )
+        raise
 
 
 def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:

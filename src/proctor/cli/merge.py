@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from proctor.engine.merging import Merged, merge_runs
+from proctor.engine.merging import MergedRun, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole, count
 from proctor.report.summary import print_summary, write_run_report
@@ -68,7 +68,7 @@ def _parse(arguments: Sequence[str]) -> tuple[list[Path], Path | None]:
     return directories, output
 
 
-def _conclude(merged: Merged, errors: Console) -> int:
+def _conclude(merged: MergedRun, errors: Console) -> int:
     resume = f"proctor eval --resume={shlex.quote(str(merged.evaluation.directory))}"
     if merged.missing:
         gaps = [f"{task} {_ranges(indices)}" for task, indices in merged.missing.items()]
