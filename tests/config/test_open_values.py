@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import SUPPORT, THOUGHTFUL
-from proctor.config.load import build_settings, settings_from_flags, tree_from_flags
+from proctor.config.load import build_settings, settings_from_flags
 from proctor.errors import UsageError
 
 BASE = (f"--policy.path={THOUGHTFUL}", f"--env.type={SUPPORT / 'tiny.py'}:Tiny")
@@ -76,7 +76,7 @@ def test_settings_that_check_themselves_are_told_by_their_words(tmp_path: Path) 
     )
     flags = [BASE[0], f"--env.type={tmp_path}/mine.py:B"]
     with pytest.raises(UsageError, match=r"^--env\.\*: a storm\.$"):
-        build_settings(tree_from_flags([*flags, "--env.wind=2"]))
+        build_settings(tree_of(parsed_flags([*flags, "--env.wind=2"])))
     with pytest.raises(UsageError, match="cannot be checked: AttributeError") as caught:
-        build_settings(tree_from_flags([*flags, "--env.wind=-1"]))
+        build_settings(tree_of(parsed_flags([*flags, "--env.wind=-1"])))
     assert "mine.py, line 10, in __post_init__" in str(caught.value)

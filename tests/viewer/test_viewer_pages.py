@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from made_runs import make_run
 from proctor.config.files import CONFIG_FILE
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
 from proctor.store import reading
 from proctor.store.episodes import EpisodeTable

@@ -50,14 +50,18 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 def settings_from_flags(arguments: Sequence[str]) -> Settings:
     """Return the settings that a command line means."""
-    return build_settings(tree_from_flags(arguments))
+    return build_settings(tree_of(parsed_flags(arguments)))
 
 
-def tree_from_flags(arguments: Sequence[str]) -> Nested:
+def parsed_flags(arguments: Sequence[str], own: type[Any] | None = None) -> dict[str, str]:
+    """Return the dotted names on a command line and their text; `own` is the class of a command's own flags."""
+    return parse_flags(arguments, lambda name: _is_switch(name) or (own and get_type_hints(own).get(name)) is bool)
+
+
+def tree_of(flags: Mapping[str, str]) -> Nested:
     """Return a command line's values, not yet checked: a file or an old run's below, flags above."""
-    flags = parse_flags(arguments, _is_switch)
-    config_path = flags.pop("config_path", None)
     tree = nest(flags)
+    config_path = tree.pop("config_path", None)
     if config_path is not None:
         tree = merge(read_settings_file(Path(config_path), f"--config_path={config_path}"), tree)
     if tree.get("resume"):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
 from proctor.files import clip
 from proctor.installation import missing_package
-from proctor.machine.names import Hosts, cannot_listen
+from proctor.machine.addresses import Hosts, cannot_listen
 from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.serve.batcher import Batcher
 from proctor.serve.session import Menu, Refused, Session
