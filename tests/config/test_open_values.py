@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import SUPPORT, THOUGHTFUL
-from proctor.config.load import build_settings, settings_from_flags
+from proctor.config.load import build_settings, parsed_flags, settings_from_flags, tree_of
 from proctor.errors import UsageError
 
 BASE = (f"--policy.path={THOUGHTFUL}", f"--env.type={SUPPORT / 'tiny.py'}:Tiny")
