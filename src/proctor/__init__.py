@@ -79,7 +79,7 @@ _HOME = {
     "Task": "proctor.types",
     "Tracker": "proctor.trackers.protocol",
     "UsageError": "proctor.errors",
-    "check_benchmark": "proctor.conformance.check",
+    "check_benchmark": "proctor.conformance.suite",
     "compare": "proctor.comparison.compare",
     "evaluate": "proctor.api",
     "make_env": "proctor.vector.make",
@@ -101,8 +101,8 @@ if TYPE_CHECKING:
     from proctor.config.settings import EnvSettings as EnvSettings
     from proctor.config.settings import MoreThan as MoreThan
     from proctor.config.settings import PolicySettings as PolicySettings
-    from proctor.conformance.check import check_benchmark as check_benchmark
     from proctor.conformance.results import CheckResult as CheckResult
+    from proctor.conformance.suite import check_benchmark as check_benchmark
     from proctor.errors import ProctorError as ProctorError
     from proctor.errors import UsageError as UsageError
     from proctor.policies.protocol import Actions as Actions

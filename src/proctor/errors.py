@@ -81,6 +81,10 @@ class NoPicturesError(UsageError):
     """Drawing was asked for and no GL works here."""
 
 
+class Interrupted(Exception):
+    """The user asked to stop before the run had started."""
+
+
 _FEW = 12
 """Names that are all told to whoever names another."""
 

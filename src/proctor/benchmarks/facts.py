@@ -23,8 +23,7 @@ from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
 from proctor.installation import install_command, other_version, package_environment
-from proctor.machine.processes import describe_exit
-from proctor.machine.programs import ask_program
+from proctor.machine.processes import ask_program, describe_exit
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
 from proctor.types import BenchmarkSpec, Task

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 
 from proctor.errors import NoPicturesError
 from proctor.installation import package_environment
-from proctor.machine.processes import describe_exit
-from proctor.machine.programs import ask_program
+from proctor.machine.processes import ask_program, describe_exit
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"

@@ -17,8 +17,7 @@ from proctor.cli.command import Given, RunCommand
 from proctor.config.load import build_settings
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, ProctorError
-from proctor.machine.programs import Interrupted
+from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, Interrupted, ProctorError
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice

@@ -14,9 +14,9 @@ from rich.text import Text
 from proctor.cli.command import Given, RunCommand
 from proctor.config.load import section
 from proctor.config.settings import MOST_SEED, AtLeast, AtMost
-from proctor.conformance.check import check_tree
 from proctor.conformance.results import CheckResult, State
-from proctor.conformance.score import Extent
+from proctor.conformance.schedule import Extent
+from proctor.conformance.suite import check_tree
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError
 from proctor.report.console import PatientConsole
 from proctor.report.marks import Mark, MarkedLine, print_marked

@@ -25,9 +25,8 @@ from proctor.engine.coordinator import TICK
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.site import Settled, Staff
-from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
+from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
 from proctor.events import Watcher
-from proctor.machine.programs import Interrupted
 from proctor.machine.scratch import scratch_folder
 from proctor.plan import Plan
 from proctor.report.console import count

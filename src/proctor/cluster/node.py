@@ -19,9 +19,8 @@ from proctor.engine.evaluation import check_interpreter
 from proctor.engine.feed import Feed
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.local import ThisMachine
-from proctor.errors import ProctorError, RunError
+from proctor.errors import Interrupted, ProctorError, RunError
 from proctor.events import Progress, Watcher
-from proctor.machine.programs import Interrupted
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from proctor.benchmarks.gl import NO_GL
 from proctor.installation import package_environment
-from proctor.machine.processes import describe_exit
-from proctor.machine.programs import ask_program
+from proctor.machine.processes import ask_program, describe_exit
 
 _SECONDS = 60.0
 

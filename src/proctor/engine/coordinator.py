@@ -25,8 +25,8 @@ from proctor.engine.transport import HOST_DIED, now
 from proctor.errors import PolicyHostError, ProctorError, RunError, StoreError
 from proctor.events import Watcher
 from proctor.files import reason
-from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds, describe_exit
+from proctor.machine.resources import usable_cores
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 

@@ -18,9 +18,8 @@ from proctor.engine.job import Ending
 from proctor.engine.local import ThisMachine
 from proctor.engine.site import Settled, Site, Staff
 from proctor.engine.stopping import RuledLedger, rules_for
-from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
+from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
 from proctor.events import RunStart, Watcher
-from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover

@@ -19,10 +19,9 @@ from proctor.engine.messages import ChannelClosed, as_error
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
 from proctor.engine.waiting import Readable, wait_readable
 from proctor.engine.watchdog import Stillness, overdue
-from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.errors import Interrupted, PolicyHostError, RunError, UsageError
 from proctor.installation import install_command
 from proctor.machine.processes import describe_exit
-from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
 
 

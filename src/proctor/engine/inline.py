@@ -26,9 +26,8 @@ from proctor.engine.rollout import LocalActor, View, Witnesses
 from proctor.engine.tally import Tally
 from proctor.engine.video import VideoError, VideoSink
 from proctor.engine.worker import Stage, play
-from proctor.errors import PolicyHostError, PolicyLostError, RunError, StoreError
+from proctor.errors import Interrupted, PolicyHostError, PolicyLostError, RunError, StoreError
 from proctor.events import Watcher
-from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode

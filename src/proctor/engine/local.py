@@ -20,9 +20,8 @@ from proctor.engine.preparation import Preparation, Ready, Served, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.site import Settled, Staff
 from proctor.events import Watcher
-from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
 from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity

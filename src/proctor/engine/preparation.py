@@ -26,8 +26,7 @@ from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import View
 from proctor.engine.seat import check_fit
 from proctor.errors import NoPicturesError, UsageError
-from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.machine.versions import (
     HASH_SEED,
     cpu_kind,

@@ -15,10 +15,9 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import Interrupted, ProctorError, UsageError
 from proctor.events import RunStart, Watcher
 from proctor.installation import package_environment
-from proctor.machine.programs import Interrupted
 from proctor.parallel.launcher import Launcher, Order
 from proctor.parallel.settle import Settled, Settling, Wish
 from proctor.parallel.shard import ShardRecipe

@@ -19,10 +19,9 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import crew_size
 from proctor.engine.preparation import Preparation, Ready, Served
 from proctor.errors import NoPicturesError, UsageError
-from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
-from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.store.identity import Identity
 
 

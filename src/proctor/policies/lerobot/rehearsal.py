@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.policies.lerobot.checkpoint import Loaded
 from proctor.policies.lerobot.forward import Forward, Kits
 from proctor.policies.lerobot.kit import Kit
