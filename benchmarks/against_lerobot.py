@@ -217,7 +217,7 @@ def find_batch(checkpoint: Path, scratch: Path) -> int:
 
 
 def main() -> None:
-    from proctor.benchmarks.gl import find_renderer
+    from proctor.benchmarks.rendering import find_renderer
 
     os.environ.update(find_renderer().env)
     known = [int(word.removeprefix("batch=")) for word in sys.argv[1:] if word.startswith("batch=")]

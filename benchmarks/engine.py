@@ -25,14 +25,14 @@ import numpy as np
 import psutil
 from trivial import TrivialEnv, decide
 
-from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
+from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import NoPicturesError
 from proctor.events import Progress, Watcher
 from proctor.machine.resources import usable_cores
-from proctor.policies.expert import ExpertPolicy
+from proctor.policies.baselines import ExpertPolicy
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from against_lerobot import save_checkpoint
 
-from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.events import Progress, Watcher

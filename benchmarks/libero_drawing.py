@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from proctor.benchmarks.libero.simulator import LiberoSimulator
 
-from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
+from proctor.benchmarks.rendering import find_renderer
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import View, run_episode
 from proctor.engine.transport import Phase

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.benchmarks.gl import Trial, find_renderer, try_backend
+from proctor.benchmarks.rendering import Trial, find_renderer, try_backend
 from proctor.errors import NoPicturesError
 
 FAKE = """

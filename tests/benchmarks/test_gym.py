@@ -17,8 +17,8 @@ import pytest
 
 from harness import SUPPORT, digests, flags, run_cli
 from proctor.benchmarks.facts import Facts, learn
-from proctor.benchmarks.gl import find_renderer
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
+from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.registry import benchmark_path
 from proctor.engine.evaluation import Evaluation, evaluate_settings

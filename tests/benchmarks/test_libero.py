@@ -19,10 +19,9 @@ from hypothesis.extra import numpy as arrays
 
 from libero_assets import make_assets
 from proctor.benchmarks.libero.assets import find_assets, fingerprint
-from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
-from proctor.benchmarks.libero.initial_states import read_initial_states
-from proctor.benchmarks.libero.state import axis_angle, robot_state
-from proctor.benchmarks.libero.tasks import MAX_STEPS, suites
+from proctor.benchmarks.libero.benchmark import MAX_STEPS, Libero, LiberoSettings, suites
+from proctor.benchmarks.libero.package import read_initial_states
+from proctor.benchmarks.libero.simulator import axis_angle, robot_state
 from proctor.config.load import settings_from_flags
 from proctor.errors import SimulatorError, UsageError
 from proctor.installation import install_command

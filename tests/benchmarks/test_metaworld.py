@@ -13,9 +13,9 @@ import pytest
 import proctor
 from harness import SUPPORT, Digests, digests, flags, role, run_cli, start_cli
 from harness import descendants as family_of
-from proctor.benchmarks.gl import Renderer, find_renderer
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50
+from proctor.benchmarks.rendering import Renderer, find_renderer
 from proctor.errors import NoPicturesError
 
 PIXELS, WILD = (f"{SUPPORT / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))

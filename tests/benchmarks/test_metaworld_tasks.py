@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
-from proctor.benchmarks.metaworld.prompts import OWN, load_prompts
-from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50
+from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT50, OWN, load_prompts
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.plan import make_plan
 from proctor.types import Task

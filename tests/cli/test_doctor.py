@@ -15,7 +15,7 @@ import rich
 
 import proctor
 from harness import run_cli
-from proctor.benchmarks.gl import find_renderer
+from proctor.benchmarks.rendering import find_renderer
 from proctor.errors import NoPicturesError
 from proctor.installation import install_command
 

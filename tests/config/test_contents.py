@@ -67,7 +67,7 @@ def test_a_module_of_a_package_is_known_by_its_files(code: Path, monkeypatch: py
 
 
 def test_proctor_itself_is_known_by_its_version() -> None:
-    assert source_hash("proctor.policies.expert:ExpertPolicy") is None
+    assert source_hash("proctor.policies.baselines:ExpertPolicy") is None
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_something_that_is_no_benchmark_or_policy_is_refused_with_its_name(flag:
     "flag",
     [
         "--policy.type=proctor.benchmarks.metaworld.benchmark:MetaWorld",
-        "--env.type=proctor.policies.expert:ExpertPolicy",
+        "--env.type=proctor.policies.baselines:ExpertPolicy",
     ],
 )
 def test_a_benchmark_is_no_policy_and_a_policy_is_no_benchmark(flag: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import proctor
 from harness import SUPPORT
 from proctor import CheckResult
-from proctor.benchmarks.gl import find_renderer
+from proctor.benchmarks.rendering import find_renderer
 from proctor.errors import NoPicturesError, UsageError
 
 

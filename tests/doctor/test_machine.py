@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.benchmarks.gl import INSTALL_HINT, Trial
+from proctor.benchmarks.rendering import INSTALL_HINT, Trial
 from proctor.doctor.findings import Finding
 from proctor.doctor.machine import (
     judge,

@@ -215,7 +215,7 @@ def open_here(trial: Trial, folder: Path, overrides: dict[str, Any]) -> None:
     try:
         opened = checkpoints.open_checkpoint(str(folder), overrides, None, False)
         steps = checkpoints._step_overrides(opened, keep_renames=False, fixed_prompts=True)
-        loaded = checkpoints.Loaded(None, None, None, None, checkpoints._configs(opened, steps))
+        loaded = checkpoints.LoadedCheckpoint(None, None, None, None, checkpoints._configs(opened, steps))
         known = identify(opened, loaded, overrides)
     except ProctorError as error:
         trial.status, trial.refused = str(error.exit_status), True

@@ -28,9 +28,9 @@ from proctor.config.load import validated
 from proctor.engine.seat import Seat, answer
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.protocol import PolicySpec
-from proctor.policies.remote.arrays import Malformed, pack, unpack
+from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW, metadata_of
+from proctor.policies.remote.messages import Malformed, pack, unpack
 from proctor.policies.remote.policy import RemotePolicy, RemotePolicySettings
-from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW, metadata_of
 from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer
 from proctor.serve.session import Menu, Refused, Session

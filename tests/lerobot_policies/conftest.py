@@ -17,7 +17,7 @@ else:
     # Before the first import of either: nothing is asked of the hub, and pictures can be drawn.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
-    from proctor.benchmarks.gl import find_renderer
+    from proctor.benchmarks.rendering import find_renderer
 
     os.environ.update(find_renderer().env)
     # An installed plugin, here and in every process that is started.

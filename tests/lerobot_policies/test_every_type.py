@@ -1,4 +1,4 @@
-"""Every kind of policy that the installed LeRobot can build without a download, and which way it is asked."""
+"""Every kind of policy that the installed LeRobot builds without a download, and the strategy it is asked by."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def test_which_way_it_goes(kind: str, tmp_path: Path) -> None:
     if kind in NEEDS_MORE:
         pytest.skip(f"{kind} needs {NEEDS_MORE[kind]}")
     policy = load(SAVE[kind](tmp_path / "one" / "checkpoint"))
-    forward = policy._rehearsal.forward
-    assert (type(forward.way).__name__, forward.draws) == WAYS[kind]
+    forward = policy._trial.forward
+    assert (type(forward.strategy).__name__, forward.draws) == WAYS[kind]
     # Copies of a lane's policy meet nowhere, so as many lanes as cores.
     assert policy.spec.lanes == usable_cores()
     assert policy.spec.reproducible
     told = any("copy of the policy" in note for note in policy.spec.notes)
-    assert told == (type(forward.way).__name__ == "OwnCopy")
+    assert told == (type(forward.strategy).__name__ == "OwnCopy")

@@ -10,9 +10,8 @@ import torch
 from lerobot.envs.configs import LiberoEnv
 from lerobot.processor.env_processor import LiberoProcessorStep
 
-from proctor.benchmarks.libero.benchmark import LiberoSettings
-from proctor.benchmarks.libero.state import robot_state
-from proctor.benchmarks.libero.tasks import MAX_STEPS
+from proctor.benchmarks.libero.benchmark import MAX_STEPS, LiberoSettings
+from proctor.benchmarks.libero.simulator import robot_state
 
 
 def test_the_state_is_what_lerobots_processor_makes() -> None:

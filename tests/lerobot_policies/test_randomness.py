@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from proctor.policies.lerobot.randomness import (
-    CannotSplit,
     EpisodeRandomness,
     HiddenDraw,
+    InseparableDraw,
     RowRandomness,
     own_generators,
     untouched_generators,
@@ -64,9 +64,9 @@ def test_torchs_own_generator_is_neither_read_nor_moved() -> None:
 
 def test_a_draw_that_belongs_to_no_row_is_refused() -> None:
     with RowRandomness([EpisodeRandomness(1), EpisodeRandomness(2)]):
-        with pytest.raises(CannotSplit):
+        with pytest.raises(InseparableDraw):
             torch.randn(6, 2)
-        with pytest.raises(CannotSplit):
+        with pytest.raises(InseparableDraw):
             torch.randint(0, 5, (2, 2))
 
 

@@ -171,4 +171,4 @@ def test_a_peft_adapter(act: Path, tmp_path: Path, checkpoint: Checkpoint) -> No
     assert "model.safetensors" not in {file.name for file in place.iterdir()}
     with_adapter, without = load(place), load(base)
     assert with_adapter.spec.fingerprint != without.spec.fingerprint
-    assert any("lora" in name for name, _ in with_adapter._rehearsal.forward.kits.new().policy.named_modules())
+    assert any("lora" in name for name, _ in with_adapter._trial.forward.pool.new().policy.named_modules())

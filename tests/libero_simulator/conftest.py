@@ -23,7 +23,7 @@ else:
     # LIBERO's configuration for trees that are gone tomorrow does not belong into the user's cache.
     _CACHE = tempfile.TemporaryDirectory(prefix="proctor-test-cache-")
     os.environ["XDG_CACHE_HOME"] = _CACHE.name
-    from proctor.benchmarks.gl import find_renderer
+    from proctor.benchmarks.rendering import find_renderer
 
     os.environ.update(find_renderer().env)
 

@@ -16,7 +16,7 @@ import pytest
 
 from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from libero_rollout import EVERY, STEPS
-from proctor.benchmarks.gl import NO_GL
+from proctor.benchmarks.rendering import NO_GL
 
 SCRIPT = Path(__file__).parents[1] / "support" / "libero_rollout.py"
 TASKS = [PICK_AND_PLACE, ARTICULATED, IN_A_DRAWER]

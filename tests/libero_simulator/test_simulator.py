@@ -17,8 +17,7 @@ import pytest
 
 from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings
-from proctor.benchmarks.libero.simulator import LiberoSimulator
-from proctor.benchmarks.libero.state import axis_angle
+from proctor.benchmarks.libero.simulator import LiberoSimulator, axis_angle
 from proctor.errors import SimulatorError
 from proctor.types import NO_LOOK, Episode, Task
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness import SUPPORT, flags, run_cli, tiny_tree
-from proctor.benchmarks import gl
-from proctor.benchmarks.gl import RenderDevice, Renderer, Trial, find_renderer
+from proctor.benchmarks import rendering
+from proctor.benchmarks.rendering import RenderDevice, Renderer, Trial, find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation
@@ -34,7 +34,7 @@ def draws(monkeypatch: pytest.MonkeyPatch, **names: str) -> None:
         return Trial(backend, complaint="no such library") if found is None else Trial(backend, found, 1.0)
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(gl, "try_backend", trial)
+    monkeypatch.setattr(rendering, "try_backend", trial)
 
 
 @pytest.mark.parametrize("name", [LLVMPIPE, "softpipe", "Software Rasterizer", "Mesa swrast"])

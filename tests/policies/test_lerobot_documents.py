@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import UsageError
-from proctor.policies.lerobot.documents import read_document, read_steps, steps_in_any
-from proctor.policies.lerobot.guard import check_adapter
+from proctor.policies.lerobot.guard import check_adapter, read_document, read_steps, steps_in_any
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from proctor.policies.remote.arrays import Malformed, Spelling, pack, unpack
+from proctor.policies.remote.messages import Malformed, Spelling, pack, unpack
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.policies.remote.arrays import Malformed, pack, unpack
-from proctor.policies.remote.bounds import MOST_LEVELS, MOST_VALUES, TooLargeError, check_bounds
+from proctor.policies.remote.messages import (
+    MOST_LEVELS,
+    MOST_VALUES,
+    Malformed,
+    TooLargeError,
+    check_bounds,
+    pack,
+    unpack,
+)
 
 ANYTHING = st.recursive(
     st.none()

@@ -19,8 +19,8 @@ from websockets.sync.server import ServerConnection
 from harness import digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.installation import install_command
-from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, last_line
+from proctor.policies.remote.messages import pack
 from servers import answering, chunk, openpi, served
 
 PICKLED = {b"__ndarray__": True, b"data": b"cos\nsystem\n(S'false'\ntR.", b"dtype": "|O", b"shape": [1]}

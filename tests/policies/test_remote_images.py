@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.policies.remote.images import resize_with_pad
+from proctor.policies.remote.messages import resize_with_pad
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is what the result is compared with")
 

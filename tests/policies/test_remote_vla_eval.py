@@ -16,7 +16,7 @@ from websockets.sync.server import ServerConnection
 
 from harness import SUPPORT, digests, run_tiny
 from proctor.errors import PolicyError, UsageError
-from proctor.policies.remote.arrays import pack, unpack
+from proctor.policies.remote.messages import pack, unpack
 from servers import answering
 
 needs_vla_eval = pytest.mark.skipif(

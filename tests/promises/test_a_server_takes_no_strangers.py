@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from harness import SUPPORT, flags, run_cli, tiny_tree
-from proctor.policies.remote.arrays import pack
+from proctor.policies.remote.messages import pack
 from servers import Served, answering, ask, observation, openpi, served, start_server, stop_server, talking_to
 
 ONE_STEP = f"{SUPPORT / 'tiny_policies.py'}:plain"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from proctor.errors import SimulatorError, StoreError
-from proctor.recording import clips, files
+from proctor.recording import clips
+from proctor.recording import dataset as layout
 from proctor.recording.assembly import assemble, recover
 from proctor.recording.recorder import EpisodeRecorder
 from proctor.recording.sources import Source
@@ -88,9 +89,9 @@ def test_all_shapes_come_back(tmp_path: Path) -> None:
 def test_episodes_go_on_in_further_files_when_one_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = [record(tmp_path, index, 20) for index in range(6)]
     results = [result(episode, 20) for episode in plan]
-    monkeypatch.setattr(files, "REEL_SECONDS", 4)  # two episodes of two seconds
-    monkeypatch.setattr(files, "DATA_MB", 0)
-    monkeypatch.setattr(files, "CHUNK_FILES", 2)
+    monkeypatch.setattr(layout, "REEL_SECONDS", 4)  # two episodes of two seconds
+    monkeypatch.setattr(layout, "DATA_MB", 0)
+    monkeypatch.setattr(layout, "CHUNK_FILES", 2)
     assemble(tmp_path, results)
     dataset = tmp_path / "dataset"
     videos = sorted(str(f.relative_to(dataset / "videos" / CAMERA)) for f in dataset.glob(f"videos/{CAMERA}/*/*"))

@@ -11,6 +11,6 @@ collect_ignore = [
 
 if importlib.util.find_spec("gym_aloha") is not None:
     # Before MuJoCo's first import in this process.
-    from proctor.benchmarks.gl import find_renderer
+    from proctor.benchmarks.rendering import find_renderer
 
     os.environ.update(find_renderer().env)

@@ -21,9 +21,9 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import digests, run_cli
-from proctor.benchmarks.gym.opening import Opening
+from proctor.benchmarks.gym.env_facts import ask
+from proctor.benchmarks.gym.open_env import Opening
 from proctor.benchmarks.gym.presets import Aloha, AlohaSettings
-from proctor.benchmarks.gym.telling import ask
 from proctor.types import NO_LOOK, Episode
 
 TOP, STATE = "observation.images.top", "observation.state"

@@ -22,9 +22,9 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import SUPPORT, digests, run_cli
-from proctor.benchmarks.gym.opening import Opening
+from proctor.benchmarks.gym.env_facts import ask
+from proctor.benchmarks.gym.open_env import Opening
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
-from proctor.benchmarks.gym.telling import ask
 from proctor.types import NO_LOOK, Episode
 
 IMAGE, STATE, ENVIRONMENT_STATE = "observation.image", "observation.state", "observation.environment_state"

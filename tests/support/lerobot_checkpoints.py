@@ -15,7 +15,7 @@ from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from proctor.benchmarks.metaworld.benchmark import ENVIRONMENT_STATE, IMAGE, STATE, MetaWorld, MetaWorldSettings
-from proctor.policies.expert import ExpertPolicy
+from proctor.policies.baselines import ExpertPolicy
 from proctor.types import Episode
 
 SIDE = 64

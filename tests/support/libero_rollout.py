@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.libero.assets import package_root
-from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings
+from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings, suites
 from proctor.benchmarks.libero.package import import_libero
 from proctor.benchmarks.libero.simulator import LiberoSimulator
-from proctor.benchmarks.libero.tasks import suites
 from proctor.types import NO_LOOK, Episode
 
 STEPS, EVERY, SIZE, SEED = 50, 10, 64, 1000

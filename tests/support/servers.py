@@ -17,7 +17,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from harness import SUPPORT, THOUGHTFUL, flags, start_cli
 from proctor.engine.child import STEADY
-from proctor.policies.remote.arrays import pack, unpack
+from proctor.policies.remote.messages import pack, unpack
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.benchmarks.gl import Renderer
+from proctor.benchmarks.rendering import Renderer
 from proctor.policies.protocol import Cost, Pass, PolicySpec
 from proctor.tuning.advice import Forecast, forecasts, ranked
 from proctor.tuning.measure import Machine, Measurements, PolicyProfile, RenderProfile

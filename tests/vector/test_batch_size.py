@@ -6,7 +6,7 @@ import pytest
 
 from proctor.errors import UsageError
 from proctor.machine.resources import usable_cores
-from proctor.vector.batch import batch_size
+from proctor.vector.make import batch_size
 
 
 @pytest.mark.parametrize(

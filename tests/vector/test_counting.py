@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.vector.counting import EpisodeCount
+from proctor.vector.env import EpisodeCount
 
 
 def never() -> int:

@@ -15,8 +15,8 @@ from harness import SUPPORT
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.errors import ProctorError, UsageError
 from proctor.installation import missing_package
-from proctor.vector.batch import batch_size
 from proctor.vector.hub import HubId, _load, _normalised, parse_hub_id
+from proctor.vector.make import batch_size
 from tiny_vectors import tiny
 
 

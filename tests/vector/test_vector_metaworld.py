@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import check_env
 
 import proctor
 from harness import SUPPORT
-from proctor.benchmarks.gl import find_renderer
+from proctor.benchmarks.rendering import find_renderer
 from proctor.errors import NoPicturesError
 
 STEPS = 2

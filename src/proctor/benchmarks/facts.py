@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor import __version__
-from proctor.benchmarks.gl import NO_GL, find_renderer
-from proctor.benchmarks.make import asking, make_benchmark
 from proctor.benchmarks.protocol import Benchmark
+from proctor.benchmarks.rendering import NO_GL, find_renderer
+from proctor.blame import users_code
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
@@ -193,6 +193,25 @@ def main() -> None:
         answer = {"usage": str(error)}
     print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent
     os._exit(0)  # a simulator's own tear-down has no say any more
+
+
+def asking(settings: EnvSettings) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which a benchmark is asked for what it knows: what it raises is its own."""
+    return users_code(f"--env.type={settings.type}: the benchmark could not be asked for its tasks and spaces")
+
+
+def make_benchmark(path: str, settings: EnvSettings) -> Benchmark:
+    """Return the benchmark at `path`, made with these settings.
+
+    Raises:
+        UserCodeError: its class cannot be imported, or raises; says where.
+    """
+    kind = load_object(path)
+    with users_code(f"--env.type={settings.type}: the benchmark cannot be made"):
+        benchmark: Benchmark = kind(settings)
+    if getattr(benchmark, "settings", None) is None:
+        raise UsageError(f"--env.type={settings.type}: its __init__ must call super().__init__(settings).")
+    return benchmark
 
 
 if __name__ == "__main__":

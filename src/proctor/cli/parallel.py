@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from proctor.benchmarks.gl import RenderDevice
+from proctor.benchmarks.rendering import RenderDevice
 from proctor.cli.command import Given, RunCommand
 from proctor.cli.eval import after_run, conclude
 from proctor.config.help import flag_tables

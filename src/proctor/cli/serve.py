@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
-from proctor.benchmarks.facts import Facts, learn
-from proctor.benchmarks.make import asking, make_benchmark
+from proctor.benchmarks.facts import Facts, asking, learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
@@ -25,7 +24,7 @@ from proctor.errors import UsageError
 from proctor.machine.addresses import LOCAL
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.policies.remote.served import metadata_of
+from proctor.policies.remote.handshake import metadata_of
 from proctor.report.console import PatientConsole
 from proctor.serve.batcher import Batcher
 from proctor.serve.server import Place, PolicyServer

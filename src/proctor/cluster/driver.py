@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from math import ceil
 
-from proctor.benchmarks.facts import learn
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.cluster.connection import connected
 from proctor.cluster.fleet import Fleet, Member, News

@@ -82,7 +82,7 @@ def nest(flags: Mapping[str, str]) -> Nested:
         for parent in parents:
             branch = branch.setdefault(parent, {})
             if not isinstance(branch, dict):
-                raise UsageError(f"--{name}: '{parent}' already has a value.")
+                raise UsageError(f"--{parent}={clip(branch)}: '{parent}' is a section; set --{name} and others.")
         branch[leaf] = FlagText(value)
     return tree
 

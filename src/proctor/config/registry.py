@@ -32,7 +32,7 @@ _LOADING = threading.RLock()
 """One thread at a time runs a user's file, and may load another from inside it: who comes second gets it whole."""
 
 POLICIES = {
-    "expert": "proctor.policies.expert:ExpertPolicy",
+    "expert": "proctor.policies.baselines:ExpertPolicy",
     "random": "proctor.policies.baselines:RandomPolicy",
     "zero": "proctor.policies.baselines:ZeroPolicy",
     "python": "proctor.policies.python:PythonPolicy",

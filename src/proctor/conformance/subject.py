@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from proctor.benchmarks.facts import Facts, learn
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.facts import Facts, learn, make_benchmark
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings

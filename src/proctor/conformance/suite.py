@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proctor.benchmarks.gl import NO_GL, find_renderer
+from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import UserCodeError
 from proctor.config.load import build_settings
 from proctor.config.settings import EnvSettings, PolicySettings

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from proctor.benchmarks.gl import NO_GL
+from proctor.benchmarks.rendering import NO_GL
 from proctor.installation import package_environment
 from proctor.machine.processes import ask_program, describe_exit
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor import __version__
-from proctor.benchmarks.gl import BACKENDS, FRAME_SIDE, INSTALL_HINT, Trial, candidates, try_backend
+from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, Trial, candidates, try_backend
 from proctor.doctor.findings import Finding
 from proctor.machine.gpus import visible_gpus
 from proctor.machine.resources import available_memory, usable_cores

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.facts import learn
-from proctor.benchmarks.gl import NO_GL, Renderer, find_renderer
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import processors_for, spec_behind
+from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import PolicySettings, Settings

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.pictures import as_rgb, is_picture
+from proctor.benchmarks.rendering import as_rgb, is_picture
 from proctor.errors import SimulatorError
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proctor.benchmarks.gl import RenderDevice, Renderer, find_renderer
+from proctor.benchmarks.rendering import RenderDevice, Renderer, find_renderer
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import crew_size

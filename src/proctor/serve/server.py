@@ -18,7 +18,7 @@ from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
 from proctor.files import clip
 from proctor.installation import missing_package
 from proctor.machine.addresses import Hosts, cannot_listen
-from proctor.policies.remote.arrays import Malformed, pack, unpack
+from proctor.policies.remote.messages import Malformed, pack, unpack
 from proctor.serve.batcher import Batcher
 from proctor.serve.session import Menu, Refused, Session
 

@@ -17,7 +17,7 @@ from proctor.engine.seat import Seat, all_finite, looked_at
 from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
-from proctor.policies.remote.served import EPISODE, SEED, STEP, TASK, WINDOW
+from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW
 from proctor.types import BenchmarkSpec, Feature, Observation, Task
 
 PROMPT, RESET = "prompt", "reset"

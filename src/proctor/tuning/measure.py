@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.benchmarks.gl import Renderer, candidates, try_backend
+from proctor.benchmarks.rendering import Renderer, candidates, try_backend
 from proctor.config.settings import PolicySettings, Settings
 from proctor.engine.hosts import Host, HostProcess
 from proctor.engine.interrupts import Interrupts

@@ -1,9 +1,18 @@
-"""One task as a `gymnasium.Env`. Making it touches no GL and no simulator: the first reset does."""
+"""One task as a `gymnasium.Env`, and how it is made: here, or in a worker process.
+
+Making it touches no GL and no simulator: the first reset does.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from typing import Any
 
 import gymnasium
@@ -13,13 +22,12 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import make_simulator
 from proctor.benchmarks.protocol import Benchmark, Simulator
+from proctor.benchmarks.rendering import Turn, choose_gl_here
+from proctor.config.registry import load_object
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
 from proctor.types import BenchmarkSpec, Episode, Look, Outcome, Task
-from proctor.vector.counting import EpisodeCount
-from proctor.vector.drawing import choose_gl_here
 from proctor.vector.spaces import action_space, arranged, observation_space, places
-from proctor.vector.turns import Turn
 
 NEW_ROLLOUT = "lerobot_new_rollout"
 """LeRobot's rollout resets with this option. An environment whose episode is over then stands still: that loop
@@ -169,3 +177,74 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
 def metadata_of(benchmark: Benchmark) -> dict[str, Any]:
     """Return a benchmark's metadata as Gymnasium has it."""
     return {"render_modes": ["rgb_array"], "render_fps": benchmark.fps}
+
+
+class EpisodeCount:
+    """Counts the episodes of environment `place` of `stride`.
+
+    The first seed decides where episode 0 is. A seed that comes later means the episode that has it, so the same
+    seed gives the same episode again; one from before the beginning begins a new count.
+    """
+
+    def __init__(self, place: int = 0, stride: int = 1) -> None:
+        self._place, self._stride = place, stride
+        self._first: int | None = None
+        self._index: int | None = None
+
+    def next(self, seed: int | None, index: int | None, draw: Callable[[], int]) -> tuple[int, int]:
+        """Return index and seed of the episode that a reset begins; without a first seed, `draw` gives one."""
+        if seed is not None:
+            if index is not None:
+                self._first = seed - index
+            elif self._first is None or seed < self._first + self._place:
+                self._first = seed - self._place
+            index = seed - self._first
+        else:
+            if self._first is None:
+                self._first = draw()
+            if index is None:
+                index = self._place if self._index is None else self._index + self._stride
+        self._index = index
+        return index, self._first + index
+
+
+@dataclass(frozen=True)
+class EnvFactory:
+    """Makes environment `place` of `stride`. `environment` is what a worker adds to its environment variables."""
+
+    benchmark: str
+    settings: dict[str, Any]
+    spec: dict[str, Any]
+    task: dict[str, Any]
+    place: int
+    stride: int
+    environment: dict[str, str] = field(default_factory=dict)
+    maker: int = field(default_factory=os.getpid)
+
+    def __call__(self) -> SimulatorEnv:
+        """Make the environment, in a worker after becoming a good one."""
+        if os.getpid() != self.maker:
+            self._become_worker()
+        from proctor.vector.env import SimulatorEnv
+
+        return SimulatorEnv(
+            self.load(), BenchmarkSpec.from_wire(self.spec), Task(**self.task), self.place, self.stride
+        )
+
+    def load(self) -> Benchmark:
+        """Return the benchmark."""
+        kind: type[Benchmark] = load_object(self.benchmark)
+        return kind(kind.Settings(**self.settings))
+
+    def _become_worker(self) -> None:
+        os.environ.update(self.environment)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever steps decides what Ctrl-C means
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # A worker that waits for its parent notices its end; one whose simulator hangs would outlive it.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)

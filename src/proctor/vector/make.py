@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import Any
 
-from proctor.benchmarks.facts import learn
-from proctor.benchmarks.make import make_benchmark
+from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError
 from proctor.installation import missing_package
-from proctor.vector.batch import batch_size
-from proctor.vector.factory import EnvFactory
+from proctor.machine.resources import usable_cores
 from proctor.vector.hub import make_hub_env, parse_hub_id
 
 VectorEnvs = dict[str, dict[int, Any]]
@@ -76,8 +75,8 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
     facts = learn(path, settings)
     benchmark = make_benchmark(path, settings)
     spec = spec_behind(benchmark.get_env_processors(), facts.spec)
-    from proctor.vector.in_process import SyncSimulators
-    from proctor.vector.in_workers import AsyncSimulators
+    from proctor.vector.env import EnvFactory
+    from proctor.vector.vector_env import AsyncSimulators, SyncSimulators
 
     kind = AsyncSimulators if use_async_envs and n_envs > 1 else SyncSimulators
     made: VectorEnvs = {}
@@ -91,3 +90,26 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
 def _check_gymnasium() -> None:
     if importlib.util.find_spec("gymnasium") is None:
         raise missing_package("a vector environment", "gymnasium", "vector")
+
+
+_MOST = 64
+
+
+def batch_size(n_envs: int, n_episodes: int | None = None, cores: int | None = None) -> int:
+    """Return how many environments to make: what was asked for, or by the cores if 0 were; at most the episodes.
+
+    >>> batch_size(0, n_episodes=50, cores=16)
+    11
+    >>> batch_size(0, n_episodes=5, cores=16)
+    5
+    >>> batch_size(0, cores=1), batch_size(0, cores=500), batch_size(100)
+    (1, 64, 100)
+    """
+    if n_envs < 0:
+        raise UsageError(f"n_envs={n_envs}: must be at least 1, or 0 for as many as the cores make useful.")
+    if n_episodes is not None and n_episodes < 1:
+        raise UsageError(f"n_episodes={n_episodes}: must be at least 1.")
+    if n_envs == 0:
+        # A core for each, and some left for the policy.
+        n_envs = min(max(1, math.floor(0.7 * (cores or usable_cores()))), _MOST)
+    return n_envs if n_episodes is None else min(n_envs, n_episodes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.gym.open_env import Opening, open_env
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings, Locates
@@ -18,7 +18,7 @@ from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
-    from proctor.benchmarks.gym.telling import Told, Trial
+    from proctor.benchmarks.gym.env_facts import Told, Trial
 
 SUCCESS = ("is_success", "success")
 """Entries of `info` that report success, the first that is there."""
@@ -68,7 +68,7 @@ class Gym(Benchmark):
 
     @cached_property
     def _told(self) -> Mapping[str, Told]:
-        from proctor.benchmarks.gym.telling import ask
+        from proctor.benchmarks.gym.env_facts import ask
 
         told = {
             name: ask(opening, self.settings.render_as, self._flags) for name, opening in self._openings.items()
@@ -149,7 +149,7 @@ class Gym(Benchmark):
 
     def distributions(self) -> Sequence[str]:
         """Gymnasium, the package that holds the environment, and the physics that it imports."""
-        from proctor.benchmarks.gym.telling import distributions_behind
+        from proctor.benchmarks.gym.env_facts import distributions_behind
 
         # Who has not been asked yet is not opened for this.
         modules = {

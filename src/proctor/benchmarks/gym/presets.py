@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from proctor.benchmarks.gym.benchmark import comma_list
-from proctor.benchmarks.gym.opening import Opening, open_env
+from proctor.benchmarks.gym.open_env import Opening, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
@@ -117,7 +117,7 @@ class PushT(Preset):
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import gym_pusht, here and not before."""
-        from proctor.benchmarks.gym.on_a_look import PushTOnALook
+        from proctor.benchmarks.gym.lazy_render import PushTOnALook
 
         s = self.settings
         kwargs = {
@@ -167,7 +167,7 @@ class Aloha(Preset):
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import gym_aloha, here and not before: it imports MuJoCo."""
-        from proctor.benchmarks.gym.on_a_look import AlohaOnALook
+        from proctor.benchmarks.gym.lazy_render import AlohaOnALook
 
         s = self.settings
         kwargs = {

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.gym.free_camera import FreeCamera
+from proctor.benchmarks.gym.lazy_render import FreeCamera
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
-from proctor.benchmarks.pictures import is_picture
+from proctor.benchmarks.rendering import is_picture
 from proctor.errors import PolicyError, SimulatorError
 from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 

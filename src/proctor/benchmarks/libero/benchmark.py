@@ -1,16 +1,21 @@
-"""LIBERO: 130 language-conditioned manipulation tasks in five suites."""
+"""LIBERO: 130 language-conditioned manipulation tasks in five suites.
+
+The tasks' names lie in `tasks.json`, so that planning a run needs neither LIBERO nor its files. `make test-libero`
+compares them with hf-libero's own.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Annotated, Literal
 
 from proctor.benchmarks.libero.assets import HOW_TO_GET, fetch_assets, find_assets, fingerprint, package_root
-from proctor.benchmarks.libero.state import STATE_SIZE
-from proctor.benchmarks.libero.tasks import INITIAL_STATES, MAX_STEPS, prompt, suites
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
 from proctor.errors import UsageError, check_known, did_you_mean
@@ -18,6 +23,7 @@ from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE = "observation.state"
+STATE_SIZE = 8
 
 CAMERAS = {"agentview_image": "image", "robot0_eye_in_hand_image": "image2"}
 """LeRobot's two cameras and what policies call their pictures."""
@@ -172,3 +178,34 @@ class Libero(Benchmark):
         if root is None:
             raise UsageError(f"LIBERO's assets are not on this machine. {HOW_TO_GET}")
         return {"libero-assets": fingerprint(root)}
+
+
+MAX_STEPS = {
+    "libero_spatial": 280,
+    "libero_object": 280,
+    "libero_goal": 300,
+    "libero_10": 520,
+    "libero_90": 400,
+}
+"""LeRobot's step limits; LIBERO itself has none. Its keys are the suites."""
+
+INITIAL_STATES = 50
+"""How many fixed initial states every task has."""
+
+_SCENE = re.compile(r"[A-Z_]+_SCENE\d+_")
+
+
+@cache
+def suites() -> dict[str, tuple[str, ...]]:
+    """Return the tasks of every suite; a task's place is its id."""
+    names = json.loads(Path(__file__).with_name("tasks.json").read_text(encoding="utf-8"))
+    return {suite: tuple(tasks) for suite, tasks in names.items()}
+
+
+def prompt(task: str) -> str:
+    """Return the words for a task: its name without the scene, as LIBERO and LeRobot have them.
+
+    >>> prompt("KITCHEN_SCENE10_close_the_top_drawer_of_the_cabinet")
+    'close the top drawer of the cabinet'
+    """
+    return _SCENE.sub("", task, count=1).replace("_", " ")

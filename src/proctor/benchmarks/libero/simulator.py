@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.libero.assets import HOW_TO_GET, find_assets, package_root
 from proctor.benchmarks.libero.benchmark import STATE, LiberoSettings
 from proctor.benchmarks.libero.cameras import CameraGate, scene_camera
-from proctor.benchmarks.libero.initial_states import read_initial_states
-from proctor.benchmarks.libero.package import import_libero, no_debugger
-from proctor.benchmarks.libero.state import robot_state
+from proctor.benchmarks.libero.package import import_libero, no_debugger, read_initial_states
 from proctor.errors import SimulatorError
 from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, Task
 
@@ -171,3 +169,27 @@ def _forward_as_if_drawing(world: Any) -> None:
 def _turned(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a picture as LeRobot's policies see it: turned by half a circle."""
     return np.ascontiguousarray(picture[::-1, ::-1])
+
+
+_NO_ANGLE = 1e-10
+"""Below this sine of half the angle there is no axis."""
+
+
+def robot_state(position: NDArray[Any], quaternion: NDArray[Any], gripper: NDArray[Any]) -> NDArray[np.float32]:
+    """Return end-effector position (3), axis times angle (3) and the fingers' positions (2).
+
+    The rotation is worked out in single precision, as LeRobot does.
+    """
+    return np.concatenate([position, axis_angle(quaternion), gripper]).astype(np.float32)
+
+
+def axis_angle(quaternion: NDArray[Any]) -> NDArray[np.float32]:
+    """Return a rotation's axis times its angle in radians; the quaternion is x, y, z, w."""
+    single = np.asarray(quaternion, np.float32)
+    w = np.clip(single[3], np.float32(-1), np.float32(1))
+    sine = np.sqrt(np.maximum(np.float32(1) - w * w, np.float32(0)))
+    if not sine > _NO_ANGLE:
+        return np.zeros(3, np.float32)
+    angle = np.float32(2) * np.arccos(w)
+    turned: NDArray[np.float32] = single[:3] / sine * angle
+    return turned

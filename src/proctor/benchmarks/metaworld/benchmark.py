@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from proctor.benchmarks.metaworld.prompts import load_prompts
-from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50
+from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50, load_prompts
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
 from proctor.errors import UsageError, check_known

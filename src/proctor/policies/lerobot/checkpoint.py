@@ -19,8 +19,7 @@ from typing import Any
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
 from proctor.installation import install_command
-from proctor.policies.lerobot.documents import otherwise, read_document, read_steps
-from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps
+from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps, otherwise, read_document, read_steps
 
 OLDEST_LEROBOT = (0, 5)
 _CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
@@ -43,7 +42,7 @@ class Checkpoint:
 
 
 @dataclass
-class Loaded:
+class LoadedCheckpoint:
     """A policy with its processors, on its device, ready to be asked."""
 
     policy: Any
@@ -191,7 +190,7 @@ def _step_name(step: Mapping[str, Any]) -> str:
     return str(step.get("registry_name") or str(step.get("class", "")).rpartition(".")[2])
 
 
-def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> Loaded:
+def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> LoadedCheckpoint:
     """Load weights and processors, and refuse what LeRobot would let pass; the checkpoint's guard is watching.
 
     Args:
@@ -208,7 +207,7 @@ def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> 
     preprocessor, postprocessor = _load_processors(checkpoint, overrides)
     _check_statistics(checkpoint, preprocessor, postprocessor)
     device = torch.device(checkpoint.config.device)
-    return Loaded(policy, preprocessor, postprocessor, device, _configs(checkpoint, overrides))
+    return LoadedCheckpoint(policy, preprocessor, postprocessor, device, _configs(checkpoint, overrides))
 
 
 def _configs(checkpoint: Checkpoint, overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

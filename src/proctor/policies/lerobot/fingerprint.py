@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from proctor.config.contents import content_hash
 from proctor.files import clip, is_there
-from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, Loaded
+from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, LoadedCheckpoint
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".model", ".npz", ".npy", ".pkl", ".gguf")
 _IRRELEVANT = frozenset(
@@ -141,7 +141,7 @@ class Identification(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def identify(checkpoint: Checkpoint, loaded: Loaded, overrides: Mapping[str, Any]) -> Identification:
+def identify(checkpoint: Checkpoint, loaded: LoadedCheckpoint, overrides: Mapping[str, Any]) -> Identification:
     """Return what tells a loaded policy from every other."""
     contents, configs = Contents(checkpoint.directory, checkpoint.guard.read), dict(loaded.configs)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from proctor.errors import UsageError
-from proctor.policies.lerobot.checkpoint import Loaded
+from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
 
 _LIBRARIES = ("torch", "lerobot", "transformers", "diffusers", "peft")
 
@@ -64,7 +64,7 @@ def make_deterministic(device: Any) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def identity_of(loaded: Loaded) -> dict[str, str]:
+def identity_of(loaded: LoadedCheckpoint) -> dict[str, str]:
     """Return what must be the same for the same bits."""
     identity = {"device": _kind(loaded.device)}
     if loaded.device.type == "cuda":

@@ -16,8 +16,8 @@ from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, Polic
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
-    from proctor.policies.lerobot.checkpoint import Loaded
-    from proctor.policies.lerobot.rehearsal import Rehearsal
+    from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
+    from proctor.policies.lerobot.trial import PolicyTrial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,8 @@ class LeRobotPolicy(Policy):
 
     Settings = LeRobotSettings
 
-    def __init__(self, rehearsal: Rehearsal, spec: PolicySpec) -> None:
-        self._rehearsal, self._spec = rehearsal, spec
+    def __init__(self, trial: PolicyTrial, spec: PolicySpec) -> None:
+        self._trial, self._spec = trial, spec
 
     @classmethod
     def check_installed(cls) -> None:
@@ -61,7 +61,7 @@ class LeRobotPolicy(Policy):
 
     @classmethod
     def from_settings(cls, settings: LeRobotSettings, benchmark: BenchmarkSpec) -> LeRobotPolicy:
-        """Load the checkpoint, refuse it if it is not whole or does not fit, and rehearse."""
+        """Load the checkpoint, refuse it if it is not whole or does not fit, and run_trial."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.
         from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
         from proctor.policies.lerobot.fingerprint import identify
@@ -92,62 +92,66 @@ class LeRobotPolicy(Policy):
         several_rows = (settings.batch_size or 2 * (str(config.device) != "cpu")) > 1
         loading = partial(load, checkpoint, keep_renames=keep_renames, fixed_prompts=several_rows)
         with checkpoint.guard.watch():
-            loaded, rehearsal = cls._rehearsed(loading, settings.batch_size, benchmark, keys, started)
-        forward, known = rehearsal.forward, identify(checkpoint, loaded, settings.overrides)
+            loaded, trial = cls._tried(loading, settings.batch_size, benchmark, keys, started)
+        forward, known = trial.forward, identify(checkpoint, loaded, settings.overrides)
         spec = PolicySpec(
             observation_keys=keys,
             action_size=action_size,
-            observation_offsets=forward.way.offsets,
-            action_steps=forward.way.steps,
+            observation_offsets=forward.strategy.offsets,
+            action_steps=forward.strategy.steps,
             stochastic=forward.draws != "none",
             batch=forward.rows,
             fingerprint=known.fingerprint,
-            lanes=rehearsal.lanes,
-            reproducible=rehearsal.reproducible,
+            lanes=trial.lanes,
+            reproducible=trial.reproducible,
             # By name: a resume that differs in one override is told in which, not only that hashes differ.
             identity={
                 **identity_of(loaded),
                 **{f"override {name}": value for name, value in known.overrides.items()},
             },
-            notes=(*remarks, *rehearsal.notes, *known.notes),
+            notes=(*remarks, *trial.notes, *known.notes),
         )
-        return cls(rehearsal, spec)
+        return cls(trial, spec)
 
     @staticmethod
-    def _rehearsed(
-        load: Callable[[], Loaded], batch_size: int, benchmark: BenchmarkSpec, keys: Sequence[str], started: float
-    ) -> tuple[Loaded, Rehearsal]:
-        from proctor.policies.lerobot.kit import environment_processors
-        from proctor.policies.lerobot.rehearsal import WritesWeights, rehearse
+    def _tried(
+        load: Callable[[], LoadedCheckpoint],
+        batch_size: int,
+        benchmark: BenchmarkSpec,
+        keys: Sequence[str],
+        started: float,
+    ) -> tuple[LoadedCheckpoint, PolicyTrial]:
+        from proctor.policies.lerobot.lane_resources import environment_processors
+        from proctor.policies.lerobot.trial import WeightWrite, run_trial
 
         loaded = load()
         environment = environment_processors(benchmark.name, loaded.policy.config)
         try:
-            return loaded, rehearse(loaded, environment, benchmark, keys, batch_size, started)
-        except WritesWeights as found:
+            return loaded, run_trial(loaded, environment, benchmark, keys, batch_size, started)
+        except WeightWrite as found:
             # They are not what was saved any more.
             loaded = load()
-            return loaded, rehearse(loaded, environment, benchmark, keys, 1, started, found.names)
+            return loaded, run_trial(loaded, environment, benchmark, keys, 1, started, found.names)
 
     @property
     def spec(self) -> PolicySpec:
-        """What the rehearsal found."""
+        """What the trial found."""
         return self._spec
 
     @property
     def cost(self) -> Cost | None:
-        """What the rehearsal measured."""
-        return self._rehearsal.cost
+        """What the trial measured."""
+        return self._trial.cost
 
     def passes(self, sizes: Sequence[int]) -> list[Pass]:
         """Rehearse other batch sizes; on a CPU one row is the rule, whatever is asked."""
-        from proctor.policies.lerobot.rehearsal import measure_passes
+        from proctor.policies.lerobot.trial import measure_passes
 
-        return measure_passes(self._rehearsal, sizes)
+        return measure_passes(self._trial, sizes)
 
     def begin(self, task: Task) -> Memory:
         """Return an episode's memory before its first step."""
-        return self._rehearsal.forward.begin()
+        return self._trial.forward.begin()
 
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
@@ -159,4 +163,4 @@ class LeRobotPolicy(Policy):
             for memory, generator in zip(memories, generators, strict=True):
                 if memory.randomness is None:
                     memory.randomness = EpisodeRandomness(int(generator.integers(2**63)))
-        return Actions(self._rehearsal.forward(windows, memories), memories)
+        return Actions(self._trial.forward(windows, memories), memories)

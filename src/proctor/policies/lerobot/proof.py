@@ -1,4 +1,4 @@
-"""LeRobot's own loop on made-up observations, and whether a way to ask a policy does the same.
+"""LeRobot's own loop on made-up observations, and whether a strategy does the same.
 
 The same means more than the same actions: after every forward pass the policy and its processors must be in the
 state in which the loop left its own. What a policy would do at the thousandth pass cannot be tried; that it counts
@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proctor.policies.lerobot.forward import Draws, Forward, Row
-from proctor.policies.lerobot.kit import Kit
-from proctor.policies.lerobot.randomness import CannotSplit, EpisodeRandomness, HiddenDraw, own_generators
+from proctor.policies.lerobot.lane_resources import LaneResources
+from proctor.policies.lerobot.randomness import EpisodeRandomness, HiddenDraw, InseparableDraw, own_generators
 from proctor.policies.lerobot.state import State, difference, state_of
-from proctor.policies.lerobot.ways import Chunk, OwnCopy
+from proctor.policies.lerobot.strategies import Chunk, Draws, EpisodeMemory, Forward, OwnCopy
 from proctor.policies.protocol import Window
 from proctor.types import BenchmarkSpec, Observation
 
@@ -30,7 +29,7 @@ _PASSES = 4
 _PROMPTS = ("pick", "push the puck to the goal", "open the drawer, then put the green cube into it")
 
 
-class MadeUp:
+class SyntheticInputs:
     """Observations of the right shapes and nothing else."""
 
     def __init__(self, benchmark: BenchmarkSpec, keys: Sequence[str]) -> None:
@@ -53,7 +52,7 @@ class MadeUp:
 
 
 @dataclass
-class OwnLoop:
+class ReferenceEpisode:
     """What LeRobot's own loop did in one episode.
 
     Attributes:
@@ -73,10 +72,12 @@ class OwnLoop:
         return lengths.pop() if len(lengths) == 1 else None
 
 
-def own_loop(kit: Kit, device: Any, make_up: MadeUp, episode: int) -> OwnLoop:
-    """Run LeRobot's own loop on a kit that nothing else uses, over several forward passes."""
-    loop = OwnLoop()
-    kit.policy.reset()
+def reference_episode(
+    lane: LaneResources, device: Any, synthetic: SyntheticInputs, episode: int
+) -> ReferenceEpisode:
+    """Run LeRobot's own loop on resources that nothing else uses, over several forward passes."""
+    loop = ReferenceEpisode()
+    lane.policy.reset()
     calls = 0
 
     def count(module: Any, inputs: Any) -> None:
@@ -85,17 +86,17 @@ def own_loop(kit: Kit, device: Any, make_up: MadeUp, episode: int) -> OwnLoop:
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(count)
     try:
-        with kit.inference(), own_generators(EpisodeRandomness(episode), device):
+        with lane.inference(), own_generators(EpisodeRandomness(episode), device):
             for step in itertools.count():
-                batch = kit.batch([make_up.at(step, episode)], rows=1)
+                batch = lane.batch([synthetic.at(step, episode)], rows=1)
                 before = calls
-                chosen = kit.policy.select_action(batch)
+                chosen = lane.policy.select_action(batch)
                 if calls > before:
                     loop.passes.append(step)
-                    loop.states[step] = state_of(kit.policy), {}
-                loop.actions.append(kit.actions(chosen)[0])
+                    loop.states[step] = state_of(lane.policy), {}
+                loop.actions.append(lane.actions(chosen)[0])
                 if step in loop.states:
-                    loop.states[step] = loop.states[step][0], state_of(kit.processors)
+                    loop.states[step] = loop.states[step][0], state_of(lane.processors)
                 if len(loop.passes) == _PASSES or step - max(loop.passes, default=0) == _LONGEST_CHUNK:
                     return loop
     finally:
@@ -103,15 +104,17 @@ def own_loop(kit: Kit, device: Any, make_up: MadeUp, episode: int) -> OwnLoop:
     raise AssertionError("the loop above returns")
 
 
-def proved(forward: Forward, make_up: MadeUp, loops: Sequence[OwnLoop]) -> tuple[Forward | None, str]:
-    """Return the way with the random numbers that it needs, if it does what LeRobot's loop did; else why not."""
-    ways_to_draw: tuple[Draws, ...] = ("rows", "process")
-    for draws in ways_to_draw:
+def prove(
+    forward: Forward, synthetic: SyntheticInputs, loops: Sequence[ReferenceEpisode]
+) -> tuple[Forward | None, str]:
+    """Return the pass with the random numbers it needs, if it does what LeRobot's loop did; else why not."""
+    sources: tuple[Draws, ...] = ("rows", "process")
+    for draws in sources:
         candidate = dataclasses.replace(forward, draws=draws)
         rows = [candidate.begin(seed=episode) for episode in range(len(loops))]
         try:
-            reason = _unlike(candidate, make_up, loops, rows)
-        except (CannotSplit, HiddenDraw):
+            reason = _unlike(candidate, synthetic, loops, rows)
+        except (InseparableDraw, HiddenDraw):
             continue  # not all that it draws can be each row's own
         except Exception as error:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -123,21 +126,28 @@ def proved(forward: Forward, make_up: MadeUp, loops: Sequence[OwnLoop]) -> tuple
     return None, "its random numbers are not its episode's"
 
 
-def _unlike(forward: Forward, make_up: MadeUp, loops: Sequence[OwnLoop], rows: Sequence[Row]) -> str | None:
+def _unlike(
+    forward: Forward,
+    synthetic: SyntheticInputs,
+    loops: Sequence[ReferenceEpisode],
+    rows: Sequence[EpisodeMemory],
+) -> str | None:
     """Ask for all episodes in turns; return how they differ from LeRobot's loop on each alone, if they do."""
     left: list[State] = []
-    if isinstance(forward.way, Chunk):
-        spied = Chunk(forward.way.config, forward.way.steps, on_pass=lambda shadow: left.append(state_of(shadow)))
-        forward = dataclasses.replace(forward, way=spied)
-    way = forward.way
-    for turn, step in enumerate(range(0, max(len(loop.actions) for loop in loops), way.steps)):
+    if isinstance(forward.strategy, Chunk):
+        spied = Chunk(
+            forward.strategy.config, forward.strategy.steps, on_pass=lambda shadow: left.append(state_of(shadow))
+        )
+        forward = dataclasses.replace(forward, strategy=spied)
+    strategy = forward.strategy
+    for turn, step in enumerate(range(0, max(len(loop.actions) for loop in loops), strategy.steps)):
         # There and back: an episode is followed now by another one, now by itself.
         for episode in range(len(loops))[:: 1 if turn % 2 else -1]:
             loop = loops[episode]
-            expected = loop.actions[step : step + way.steps]
+            expected = loop.actions[step : step + strategy.steps]
             if not expected:
                 continue
-            (chunk,) = forward([make_up.window(step, way.offsets, episode)], [rows[episode]])
+            (chunk,) = forward([synthetic.window(step, strategy.offsets, episode)], [rows[episode]])
             if chunk[: len(expected)].tobytes() != np.stack(expected).tobytes():
                 return "it keeps more in mind between steps than the observations of its window"
             if step in loop.states and (kept := _kept(forward, loop.states[step], left)):
@@ -147,12 +157,12 @@ def _unlike(forward: Forward, make_up: MadeUp, loops: Sequence[OwnLoop], rows: S
 
 def _kept(forward: Forward, expected: tuple[State, State], left: list[State]) -> str | None:
     """Return what is not as it was after LeRobot's loop had come to the same step, if there is anything."""
-    if isinstance(forward.way, OwnCopy):
+    if isinstance(forward.strategy, OwnCopy):
         return None  # nothing of it is another episode's
-    with forward.kits.one() as kit:
-        policy = left.pop() if left else state_of(kit.policy)
-        processors = state_of(kit.processors)
-    own = getattr(forward.way, "memory", None)
+    with forward.pool.one() as lane:
+        policy = left.pop() if left else state_of(lane.policy)
+        processors = state_of(lane.processors)
+    own = getattr(forward.strategy, "memory", None)
     if own is not None:  # the episode's own, and compared by what comes of it
         policy, theirs = ({p: v for p, v in one.items() if not p.startswith(own)} for one in (policy, expected[0]))
     else:

@@ -23,7 +23,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 
-class CannotSplit(Exception):
+class InseparableDraw(Exception):
     """A random draw whose rows do not belong to one episode each."""
 
 
@@ -111,7 +111,7 @@ def _sized(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:
     if len(rows) == 1:
         return func(*args, **kwargs, generator=rows[0].on(device))
     if func not in (torch.randn, torch.rand):
-        raise CannotSplit(func.__name__)
+        raise InseparableDraw(func.__name__)
     kwargs = dict(kwargs)
     size = kwargs.pop("size", None) or (args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
     size = tuple(size)
@@ -174,7 +174,7 @@ def _normal(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _must_be_rows(rows: Rows, shape: Sequence[int], func: Any) -> None:
     if not shape or shape[0] != len(rows):
-        raise CannotSplit(f"{func.__name__}{tuple(shape)} in a batch of {len(rows)}")
+        raise InseparableDraw(f"{func.__name__}{tuple(shape)} in a batch of {len(rows)}")
 
 
 _DRAWS: dict[Any, Any] = {
@@ -222,7 +222,7 @@ def untouched_generators(device: Any) -> Iterator[None]:
     if drawn:
         raise HiddenDraw(
             f"the policy drew random numbers from the generator of {' and '.join(drawn)}, which it had not done "
-            "when it was rehearsed; they would depend on the other episodes"
+            "when it was tried; they would depend on the other episodes"
         )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.files import clip
 from proctor.installation import missing_package
-from proctor.policies.remote.arrays import Malformed
+from proctor.policies.remote.messages import Malformed
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection

@@ -6,9 +6,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.policies.remote.connection import Connection, garbage
 from proctor.policies.remote.dialects import Message, Metadata, actions_in
+from proctor.policies.remote.messages import Malformed, pack, unpack
 from proctor.types import BenchmarkSpec, Task
 
 

@@ -21,11 +21,11 @@ from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
-from proctor.policies.remote.arrays import pack
 from proctor.policies.remote.connection import Address, Connection, Unreachable
 from proctor.policies.remote.dialects import Dialect, Message, Metadata, Wire
+from proctor.policies.remote.handshake import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
+from proctor.policies.remote.messages import pack
 from proctor.policies.remote.openpi import OpenPi
-from proctor.policies.remote.served import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
 from proctor.policies.remote.vla_eval import VlaEval
 from proctor.types import BenchmarkSpec, Observation, Task
 
@@ -178,7 +178,7 @@ class RemotePolicy(Policy):
         if self._settings.image_size:
             for key, value in ready.items():
                 if self._benchmark.every[key].drawn:
-                    from proctor.policies.remote.images import resize_with_pad
+                    from proctor.policies.remote.messages import resize_with_pad
 
                     ready[key] = resize_with_pad(value, self._settings.image_size)
         return ready

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 import proctor
 from proctor.errors import PolicyError, PolicyLostError
-from proctor.policies.remote.arrays import Malformed, pack, unpack
 from proctor.policies.remote.connection import Connection, garbage, last_line
 from proctor.policies.remote.dialects import Message, Metadata, actions_in
+from proctor.policies.remote.messages import Malformed, pack, unpack
 from proctor.types import BenchmarkSpec, Task
 
 PROTOCOL_VERSION = 1

@@ -1,0 +1,176 @@
+"""What an environment tells when it is opened and tried: its spaces, its limits, its pace, its success flag."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
+from proctor.benchmarks.gym.open_env import Opening, open_env
+from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
+from proctor.benchmarks.rendering import is_picture
+from proctor.errors import UsageError
+from proctor.types import Feature
+
+_ENGINES = {
+    "mujoco": "mujoco",
+    "dm_control": "dm-control",
+    "pymunk": "pymunk",
+    "Box2D": "box2d",
+    "pybullet": "pybullet",
+    "ale_py": "ale-py",
+    "robosuite": "robosuite",
+    "sapien": "sapien",
+    "jax": "jax",
+    "torch": "torch",
+}
+"""Modules whose versions change trajectories, and their distributions; those count that an environment imports."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one task's environment has told.
+
+    `no_frames`: why it cannot draw frames, empty if it can. `draws_on_look`: whether it draws nothing unasked.
+    `success`: whether it reports success.
+    """
+
+    features: dict[str, Feature]
+    form: ActionForm
+    max_steps: int
+    prompt: str
+    fps: int
+    no_frames: str
+    draws_on_look: bool
+    modules: tuple[str, ...]
+    success: Trial
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What `info` held in the first steps of an episode with random actions.
+
+    `seen`: whether a success flag was there. `entries`: the names of all that was there. `problem`: why it could
+    not be tried.
+    """
+
+    seen: bool = False
+    entries: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def ask(opening: Opening, render_as: str = "", flags: Sequence[str] = ()) -> Told:
+    """Open an environment, ask it, try it, close it.
+
+    Args:
+        opening: which environment.
+        render_as: observation key for frames, if they are wanted.
+        flags: entries of `info` that may report success; empty: none does, and nothing is tried.
+
+    Raises:
+        UsageError: it cannot be opened or used; says why.
+    """
+    env = open_env(opening)
+    try:
+        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
+        drawn = any(feature.drawn for feature in features.values())
+        frame, no_frames = _frame(env, opening.env_id)
+        if render_as in features:
+            raise UsageError(f"--env.render_as={render_as}: {opening.env_id} has an observation of that name.")
+        if render_as and frame is None:
+            unknown = f"{opening.env_id} does not say how large its frames are (`height` and `width`)."
+            raise UsageError(f"--env.render_as={render_as}: {no_frames or unknown}")
+        if render_as and frame is not None:
+            features[render_as] = frame
+        limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
+        if not limit:
+            raise UsageError(
+                f"--env.task={opening.env_id} has no step limit. Set one: --env.episode_length=STEPS."
+            )
+        return Told(
+            features=features,
+            form=action_form(env.action_space, opening.env_id),
+            max_steps=int(limit),
+            prompt=_prompt(env),
+            fps=round(env.metadata.get("render_fps") or 30),
+            no_frames=no_frames,
+            draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
+            modules=_modules(env),
+            success=_try(env, flags, int(limit)) if flags else Trial(),
+        )
+    finally:
+        env.close()
+
+
+def _modules(env: Any) -> tuple[str, ...]:
+    """Return where the classes of an environment and of its wrappers are."""
+    layers = [env]
+    while layers[-1] is not env.unwrapped:
+        layers.append(layers[-1].env)
+    return tuple(sorted({type(layer).__module__ for layer in layers}))
+
+
+def _try(env: Any, flags: Sequence[str], limit: int) -> Trial:
+    """Play the beginning of an episode, to see whether there is a success flag: before any policy has a say in it.
+
+    It need not be true. Most environments have one in every step; one that has it at the end, or only on success,
+    is not known by this, and `--env.success_key` says so.
+    """
+    entries: dict[str, None] = {}
+    try:
+        if env.has_wrapper_attr("set_look"):
+            env.get_wrapper_attr("set_look")(frozenset())
+        env.action_space.seed(0)
+        _, info = env.reset(seed=0)
+        for _ in range(min(limit, TRIAL_STEPS) + 1):
+            entries.update(dict.fromkeys(map(str, info)))
+            if any(look_up(info, flag) is not None for flag in flags):
+                return Trial(True, tuple(entries))
+            _, _, terminated, truncated, info = env.step(env.action_space.sample())
+            if terminated or truncated:
+                entries.update(dict.fromkeys(map(str, info)))
+                return Trial(any(look_up(info, flag) is not None for flag in flags), tuple(entries))
+    except Exception as error:
+        return Trial(False, tuple(entries), f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return Trial(False, tuple(entries))
+
+
+def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
+    """Return what frames look like, if that is known, and why there are none. One is drawn if no GL is needed."""
+    if env.render_mode != "rgb_array":
+        return None, f"{task} cannot be drawn as an array (its render modes: {env.metadata.get('render_modes')})."
+    inner = env.unwrapped
+    if "mujoco" in sys.modules:
+        # No GL is chosen yet. Gymnasium's own environments say how large their frames are.
+        height, width = (int(getattr(inner, name, None) or 0) for name in ("height", "width"))
+        return (Feature((height, width, 3), "uint8", drawn=True) if height and width else None), ""
+    try:
+        env.reset(seed=0)
+        frame = np.asarray(env.render())
+    except Exception as error:
+        return None, f"{task} cannot be drawn: {type(error).__name__}: {' '.join(str(error).split())}"
+    if not is_picture(frame):
+        return None, f"{task} cannot be drawn: render() gave {frame.dtype}{frame.shape}, no picture."
+    return Feature(tuple(frame.shape), "uint8", drawn=True), ""
+
+
+def _prompt(env: Any) -> str:
+    """Return the task in words, where LeRobot looks for it."""
+    for name in ("task_description", "task"):
+        if env.has_wrapper_attr(name):
+            words = env.get_wrapper_attr(name)
+            if isinstance(words, str):
+                return words
+    return ""
+
+
+def distributions_behind(modules: Iterable[str]) -> list[str]:
+    """Return the distributions of modules, and of the physics that have been imported with them."""
+    by_module = metadata.packages_distributions()
+    own = [name for module in modules for name in by_module.get(module, ())]
+    return [*own, *(name for module, name in _ENGINES.items() if module in sys.modules)]

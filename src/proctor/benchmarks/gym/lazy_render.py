@@ -1,0 +1,100 @@
+"""Gymnasium environments that draw only what is looked at. Imported in workers.
+
+PushT and ALOHA draw at the end of every step, whether anybody looks or not. Drawing reads the state and changes
+nothing, so it can be left out; where it is done, it is their own code that does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.gym.spaces import IMAGE
+from proctor.types import Look
+
+
+class PushTOnALook(gymnasium.Wrapper):  # type: ignore[misc]
+    """Takes the place of PushT's `_render` where it makes the policy's picture."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        inner = env.unwrapped
+        blank = np.zeros((inner.observation_height, inner.observation_width, 3), np.uint8)
+        draw, self._looking = inner._render, True
+
+        def render(visualize: bool = False) -> Any:
+            return draw(visualize) if visualize or self._looking else blank
+
+        inner._render = render
+
+    def set_look(self, look: Look) -> None:
+        """Learn whether the next picture will be looked at."""
+        self._looking = IMAGE in look
+
+    def reset(self, **options: Any) -> Any:
+        """Forget the last action: videos mark it, and it would be another episode's."""
+        self.unwrapped._last_action = None
+        return super().reset(**options)
+
+
+class AlohaOnALook(gymnasium.Wrapper):  # type: ignore[misc]
+    """Takes the place of the task's `get_observation`, which draws three cameras to give one of them.
+
+    It draws at the size that the settings name; the task's own is always 480 by 640.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        inner = env.unwrapped
+        self._size = (inner.observation_height, inner.observation_width)
+        self._film = (inner.visualization_height, inner.visualization_width)
+        self._blank = np.zeros((*self._size, 3), np.uint8)
+        self._seen: NDArray[np.uint8] | None = None
+        self._looking = True
+        self._task = inner._env.task
+        self._task.get_observation = self._observe
+
+    def set_look(self, look: Look) -> None:
+        """Learn whether the camera will be looked at after the next step."""
+        self._looking = any(key.startswith("observation.image") for key in look)
+
+    def _observe(self, physics: Any) -> Mapping[str, Any]:
+        height, width = self._size
+        self._seen = physics.render(height=height, width=width, camera_id="top") if self._looking else None
+        image = self._blank if self._seen is None else self._seen
+        return {"qpos": self._task.get_qpos(physics), "images": {"top": image}}
+
+    def render(self) -> Any:
+        """Return the frame for videos; what the policy looked at is not drawn again."""
+        return self._seen if self._seen is not None and self._film == self._size else super().render()
+
+    def close(self) -> None:
+        """Free physics and GL, which the environment itself never does."""
+        self.unwrapped._env.close()
+        super().close()
+
+
+class FreeCamera:
+    """Holds the camera of an environment that has one; of others it does nothing."""
+
+    def __init__(self, env: Any) -> None:
+        renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+        known = all(hasattr(renderer, name) for name in ("data", "_get_viewer", "_set_cam_config"))
+        self._renderer = renderer if known and env.render_mode == "rgb_array" else None
+        self._middle: Any = None
+
+    def aim(self) -> None:
+        """Remember where the middle is; call it after every reset."""
+        if self._renderer is not None:
+            self._middle = np.median(self._renderer.data.geom_xpos, axis=0)
+
+    def hold(self) -> None:
+        """Look there; call it before every frame."""
+        if self._renderer is not None:
+            viewer = self._renderer._get_viewer("rgb_array")
+            viewer.cam.lookat[:] = self._middle
+            self._renderer._set_cam_config()

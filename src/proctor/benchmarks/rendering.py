@@ -1,0 +1,279 @@
+"""Who draws: the one seam between simulators and what makes their pictures.
+
+Which GL works is tried for real, in a process of its own, before the first simulator starts. `MUJOCO_GL` has to be
+set before MuJoCo's first import, and a GL library must not be loaded into the coordinator; so the trial runs as
+`python -m proctor.benchmarks.rendering`. It draws a frame, because there are contexts that open and have no
+renderer, and answers with the renderer's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.protocol import Benchmark
+from proctor.errors import NoPicturesError
+from proctor.installation import package_environment
+from proctor.machine.processes import ask_program, describe_exit
+from proctor.types import BenchmarkSpec
+
+BACKENDS = ("egl", "osmesa")
+INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
+FRAME_SIDE = 64
+"""Width and height of the frame that a trial draws, in pixels."""
+
+_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
+_TRIAL_SECONDS = 120
+_SCENE = """<mujoco><worldbody><light pos="0 0 3"/><geom type="box" size=".3 .3 .3"/></worldbody></mujoco>"""
+
+RenderDevice = Literal["auto", "gpu", "cpu"]
+"""What is to draw; auto: whatever draws first."""
+
+
+NO_GL = {"MUJOCO_GL": "disable"}
+"""The environment of a process that draws nothing: MuJoCo then loads no GL, working or broken."""
+
+
+class Renderer(NamedTuple):
+    """A GL backend that works, and what it calls itself."""
+
+    backend: str
+    name: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that make a process draw with it."""
+        return gl_environment(self.backend)
+
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return _is_software(self.name)
+
+
+class Trial(NamedTuple):
+    """What came of drawing a frame with a backend: a renderer and the time it took, or a complaint."""
+
+    backend: str
+    name: str = ""
+    milliseconds: float = 0.0
+    complaint: str = ""
+
+    @property
+    def software(self) -> bool:
+        """Whether the processor draws, and no GPU."""
+        return _is_software(self.name)
+
+
+def _is_software(name: str) -> bool:
+    return any(word in name.lower() for word in _SOFTWARE)
+
+
+def gl_environment(backend: str) -> dict[str, str]:
+    """Return the environment that selects a backend.
+
+    `LP_NUM_THREADS=0` keeps the software rasteriser on the worker's own core, so that workers scale.
+    """
+    env = {"MUJOCO_GL": backend, "LP_NUM_THREADS": os.environ.get("LP_NUM_THREADS", "0")}
+    return env if backend == "glfw" else {**env, "PYOPENGL_PLATFORM": backend}
+
+
+def candidates() -> tuple[str, ...]:
+    """Return the backends to try, the first that works wins; `MUJOCO_GL` in the environment leaves one."""
+    chosen = os.environ.get("MUJOCO_GL")
+    return (chosen,) if chosen else BACKENDS
+
+
+def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> Renderer:
+    """Return the first backend that works, on that device; `MUJOCO_GL` in the environment decides if it is set.
+
+    Raises:
+        NoPicturesError: none works; the message has the command that mends it.
+    """
+    complaints = []
+    for backend in candidates():
+        trial = try_backend(backend, python)
+        if not trial.complaint and (device == "auto" or trial.software == (device == "cpu")):
+            return Renderer(backend, trial.name)
+        complaints.append(f"{backend}: {trial.complaint or trial.name}")
+    if device != "auto":
+        raise NoPicturesError(
+            f"--render-device={device}: nothing draws on the {device.upper()} here ({'; '.join(complaints)}). "
+            "Use --render-device=auto to draw with what there is."
+        )
+    chosen = os.environ.get("MUJOCO_GL")
+    hint = f"Unset MUJOCO_GL={chosen}, or run: " if chosen else "Run: "
+    raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")
+
+
+def try_backend(backend: str, python: str | None = None) -> Trial:
+    """Draw a frame with a backend, in a process of its own."""
+    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.rendering"]
+    env = {**os.environ, **package_environment(), **gl_environment(backend)}
+    answer = ask_program(command, seconds=_TRIAL_SECONDS, env=env)
+    if answer.late:
+        return Trial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
+    if answer.may_be_well:
+        try:
+            name, milliseconds = json.loads(answer.output.splitlines()[-1])  # drivers may chatter before it
+        except (IndexError, ValueError):
+            return Trial(backend, complaint="ended without an answer")
+        return Trial(backend, name, milliseconds)
+    lines = answer.complaint.strip().splitlines()
+    # Who was killed has not said why; its last words are about something else.
+    spoke = lines and answer.code is not None and answer.code > 0
+    return Trial(backend, complaint=lines[-1] if spoke else describe_exit(answer.code))
+
+
+def main() -> None:
+    """Draw a frame with the backend that the environment names; print the renderer's name and milliseconds."""
+    try:
+        answer = json.dumps(_draw())
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        os._exit(1)  # a half-made context complains again when it is collected
+    print(answer, flush=True)  # noqa: T201 - the answer to our parent
+    os._exit(0)  # some drivers crash in their own tear-down, after all is said
+
+
+def _draw() -> tuple[str, float]:
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_string(_SCENE)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    renderer = mujoco.Renderer(model, FRAME_SIDE, FRAME_SIDE)
+    renderer.update_scene(data)
+    renderer.render()  # the first frame compiles the driver's shaders; the second is like all others
+    start = time.perf_counter()
+    renderer.update_scene(data)
+    picture = renderer.render()
+    milliseconds = 1000 * (time.perf_counter() - start)
+    if (picture == picture[0, 0]).all():
+        raise RuntimeError("the frame that was drawn is of one single colour")
+    from OpenGL import GL
+
+    name = GL.glGetString(GL.GL_RENDERER)
+    return (name.decode() if isinstance(name, bytes) else str(name)), milliseconds
+
+
+def gl_variables(benchmark: Benchmark, spec: BenchmarkSpec) -> dict[str, str]:
+    """Return the environment variables that let a process draw this benchmark.
+
+    Raises:
+        NoPicturesError: it shows pictures, and no GL works here.
+    """
+    if not benchmark.uses_gl:
+        return {}
+    try:
+        return _renderer(os.environ.get("MUJOCO_GL")).env
+    except NoPicturesError:
+        if any(feature.drawn for feature in spec.features.values()):
+            raise
+        return NO_GL  # only render() will miss it
+
+
+@lru_cache(maxsize=4)
+def _renderer(_chosen: str | None) -> Renderer:
+    return find_renderer()
+
+
+def choose_gl_here(benchmark: Benchmark, spec: BenchmarkSpec) -> None:
+    """Let this process draw the benchmark, unless its owner has chosen already."""
+    if benchmark.uses_gl and not os.environ.get("MUJOCO_GL"):
+        for name, value in gl_variables(benchmark, spec).items():
+            os.environ.setdefault(name, value)
+
+
+class Turn:
+    """One simulator's turns; a context manager around every call of it, its building and its closing included."""
+
+    def __init__(self) -> None:
+        self._own: Any = None
+        self._callers: Any = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._callers = _current()
+            _make_current(self._own, instead_of=self._callers)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._own = _current()
+            _make_current(self._callers, instead_of=self._own)
+
+
+def _backend() -> str:
+    return os.environ.get("MUJOCO_GL", "").strip().lower()
+
+
+def _current() -> Any:
+    """Return what `_make_current` takes to make this thread's context current again; `None` if there is none."""
+    match _backend():
+        case "egl" if "OpenGL.EGL" in sys.modules:
+            egl = sys.modules["OpenGL.EGL"]
+            egl.eglBindAPI(egl.EGL_OPENGL_API)  # freeing a context falls back to another
+            context = egl.eglGetCurrentContext()
+            if not context:
+                return None
+            surfaces = (egl.eglGetCurrentSurface(egl.EGL_DRAW), egl.eglGetCurrentSurface(egl.EGL_READ))
+            return (egl.eglGetCurrentDisplay(), *surfaces, context)
+        case "osmesa" if "OpenGL.osmesa" in sys.modules:
+            mesa = sys.modules["OpenGL.osmesa"]
+            context = mesa.OSMesaGetCurrentContext()
+            if not context:
+                return None
+            width, height, _, buffer = mesa.OSMesaGetColorBuffer(context)
+            return (context, buffer, mesa.OSMesaGetIntegerv(mesa.OSMESA_TYPE), width, height)
+        case "glfw" if "glfw" in sys.modules:
+            return sys.modules["glfw"].get_current_context() or None
+    return None
+
+
+def _make_current(state: Any, instead_of: Any) -> None:
+    if state is None and instead_of is None:
+        return
+    match _backend():
+        case "egl":
+            egl = sys.modules["OpenGL.EGL"]
+            if state is None:
+                none = (egl.EGL_NO_SURFACE, egl.EGL_NO_SURFACE, egl.EGL_NO_CONTEXT)
+                egl.eglMakeCurrent(instead_of[0], *none)
+            else:
+                egl.eglMakeCurrent(*state)
+        case "osmesa":
+            sys.modules["OpenGL.osmesa"].OSMesaMakeCurrent(*(state or (None, None, 0, 0, 0)))
+        case "glfw":
+            sys.modules["glfw"].make_context_current(state)
+
+
+def is_picture(frame: Any) -> bool:
+    """Whether something is a picture: uint8, height by width, by 1 to 4 channels where they are told apart."""
+    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or 0 in frame.shape:
+        return False
+    return frame.ndim == 2 or (frame.ndim == 3 and frame.shape[2] <= 4)
+
+
+def as_rgb(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture in colour: grey ones have three equal channels, and transparency is left out."""
+    if picture.ndim == 2:
+        picture = picture[..., None]
+    coloured = picture[..., :3] if picture.shape[2] > 2 else picture[..., :1]
+    return np.broadcast_to(coloured, (*picture.shape[:2], 3))
+
+
+if __name__ == "__main__":
+    main()

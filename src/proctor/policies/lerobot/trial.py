@@ -1,0 +1,281 @@
+"""Before the first episode: find out, on made-up observations, how a policy may be asked.
+
+Nothing is believed from a policy's type. LeRobot's own loop (preprocess, `select_action`, postprocess, at every
+step) is run for two episodes, each on a copy of its own, over several forward passes. The quickest
+strategy is taken that, asked for both in turns, acts the same bit for bit and leaves everything in the same state
+(`proof`). So are the largest batch whose rows do not influence each other, and lanes that do not either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from proctor.machine.resources import usable_cores
+from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
+from proctor.policies.lerobot.lane_resources import LanePool, LaneResources
+from proctor.policies.lerobot.proof import ReferenceEpisode, SyntheticInputs, prove, reference_episode
+from proctor.policies.lerobot.randomness import InseparableDraw
+from proctor.policies.lerobot.state import shared_part, weights_of
+from proctor.policies.lerobot.strategies import Chunk, Ensemble, Forward, OwnCopy, Strategy
+from proctor.policies.protocol import Cost, Pass
+from proctor.types import BenchmarkSpec
+
+_EPISODES = 2
+_GPU_BATCH = 16
+_GPU_LANES = 2
+_TIMED_PASSES = 7
+
+
+class WeightWrite(Exception):
+    """The policy changed parameters while it acted: what was loaded is not what was saved any more."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = frozenset(names)
+
+
+@dataclass
+class PolicyTrial:
+    """What was found out of a policy before its first episode."""
+
+    forward: Forward
+    lanes: int
+    cost: Cost | None
+    synthetic: SyntheticInputs
+    reproducible: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def run_trial(
+    loaded: LoadedCheckpoint,
+    environment: tuple[Any, Any],
+    benchmark: BenchmarkSpec,
+    keys: Sequence[str],
+    batch_size: int,
+    started: float,
+    written: Collection[str] = (),
+) -> PolicyTrial:
+    """Find strategy, randomness, batch and lanes.
+
+    Args:
+        loaded: the policy and its processors.
+        environment: LeRobot's processors between environment and policy.
+        benchmark: what observations look like.
+        keys: the observations that the policy looks at.
+        batch_size: rows wanted in a forward pass; 0: by the device.
+        started: when loading began, for the cost.
+        written: parameters that the policy is known to write to.
+
+    Raises:
+        WeightWrite: it writes to others; it has to be loaded again.
+    """
+    synthetic = SyntheticInputs(benchmark, keys)
+    pool = LanePool(lambda: LaneResources(loaded, environment, written))
+    weights = weights_of(loaded.policy)
+    loops = [reference_episode(pool.new(), loaded.device, synthetic, episode) for episode in range(_EPISODES)]
+    forward, is_proved, notes = _choose_strategy(loaded, pool, synthetic, loops, written)
+    after = weights_of(loaded.policy)
+    if changed := {name for name, total in weights.items() if after[name] != total}:
+        raise WeightWrite(changed)
+    on_gpu = loaded.device.type == "cuda"
+    notes += _choose_rows(forward, synthetic, batch_size or (_GPU_BATCH if on_gpu else 1))
+    if on_gpu:
+        forward = _recorded_if_equal(forward, synthetic)
+    lanes, act, side_by_side = _choose_lanes(forward, synthetic, on_gpu)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    cost = None if on_gpu else Cost(time.monotonic() - started, act, side_by_side, memory)
+    return PolicyTrial(forward, lanes, cost, synthetic, is_proved, notes)
+
+
+def _choose_strategy(
+    loaded: LoadedCheckpoint,
+    pool: LanePool,
+    synthetic: SyntheticInputs,
+    loops: Sequence[ReferenceEpisode],
+    written: Collection[str],
+) -> tuple[Forward, bool, list[str]]:
+    """Return the quickest strategy that is proved to act as LeRobot's loop, whether one was, and what to tell."""
+    config = loaded.policy.config
+    candidates: list[Strategy] = []
+    reason = "a forward pass does not always give the same number of actions"
+    if written:
+        reason = f"it writes to its own weights: {min(written)}"
+    elif getattr(config, "temporal_ensemble_coeff", None) is not None:
+        candidates.append(Ensemble(loaded.policy))
+    elif loops[0].steps is not None:
+        candidates.append(Chunk(config, loops[0].steps))
+    for strategy in candidates:
+        forward, reason = prove(Forward(pool, loaded.device, strategy), synthetic, loops)
+        if forward is not None:
+            return _with_whole_chunks(forward, synthetic), True, []
+    slow = Forward(pool, loaded.device, OwnCopy())
+    note = (
+        f"{config.type}: every episode gets a copy of the policy of its own and is drawn at every step, one "
+        f"episode per forward pass, which is slower ({reason})"
+    )
+    forward, doubt = prove(slow, synthetic, loops)
+    if forward is not None:
+        return forward, True, [note]
+    doubt_note = (
+        f"{config.type}: not reproducible: with the same observations and seeds it does not act as it did before "
+        f"({doubt}), so what it does depends on more than its episode"
+    )
+    return slow, False, [note, doubt_note]
+
+
+def _with_whole_chunks(forward: Forward, synthetic: SyntheticInputs) -> Forward:
+    """Post-process whole chunks where that gives the bits of one step at a time."""
+    whole = dataclasses.replace(forward, whole_chunks=True)
+    window = [synthetic.window(0, forward.strategy.offsets)]
+    try:
+        same = (
+            whole(window, [whole.begin(_EPISODES)])[0].tobytes()
+            == forward(window, [forward.begin(_EPISODES)])[0].tobytes()
+        )
+    except Exception:
+        same = False  # a step of the postprocessor takes one action at a time only
+    return whole if same else forward
+
+
+def _choose_rows(forward: Forward, synthetic: SyntheticInputs, wanted: int) -> list[str]:
+    """Set the largest batch, up to `wanted`, in which no row depends on its neighbours or its place."""
+    if isinstance(forward.strategy, OwnCopy) or forward.draws == "process":
+        return []
+    rows = wanted
+    while rows > 1:
+        forward.rows = rows
+        try:
+            if _rows_are_independent(forward, synthetic, rows):
+                break
+        except (InseparableDraw, torch.OutOfMemoryError):
+            pass
+        rows //= 2
+    forward.rows = rows
+    if rows == wanted:
+        return []
+    return [f"batches of {rows} instead of {wanted}: in larger ones a row's actions depend on the others"]
+
+
+def _rows_are_independent(forward: Forward, synthetic: SyntheticInputs, rows: int) -> bool:
+    def ask(order: Sequence[int]) -> list[bytes]:
+        windows = [synthetic.window(0, forward.strategy.offsets, episode) for episode in order]
+        return [chunk.tobytes() for chunk in forward(windows, [forward.begin(seed) for seed in order])]
+
+    first = list(range(rows))
+    expected = ask(first)
+    shuffled = [*first[1:], first[0]]
+    others = [0, *range(rows, 2 * rows - 1)]
+    return (
+        ask(first[::-1]) == expected[::-1]
+        and ask(shuffled) == [*expected[1:], expected[0]]
+        and ask(others)[0] == expected[0]
+        and ask([0]) == expected[:1]
+    )
+
+
+def _recorded_if_equal(forward: Forward, synthetic: SyntheticInputs) -> Forward:
+    """Replay recorded passes where that works at all and gives the same bits, on every lane."""
+    if not isinstance(forward.strategy, Chunk) or forward.draws != "none":
+        return forward
+    recorded = dataclasses.replace(forward, recorded=True)
+    episodes = range(2 * forward.rows)
+
+    def ask(one: Forward, first: int) -> list[bytes]:
+        order = [episodes[first + place] for place in range(forward.rows)]
+        windows = [synthetic.window(first, one.strategy.offsets, episode) for episode in order]
+        return [chunk.tobytes() for chunk in one(windows, [one.begin(seed) for seed in order])]
+
+    expected = [ask(forward, first) for first in (0, 1, forward.rows)]
+    with forward.pool.several(_GPU_LANES) as pool:
+        for lane in pool:
+            alone = dataclasses.replace(recorded, pool=LanePool(lambda lane=lane: lane))  # type: ignore[misc]
+            try:
+                same = [ask(alone, first) for first in (0, 1, forward.rows)] == expected
+            except Exception:
+                same = False  # it does what cannot be recorded: waits for the device, draws, branches on values
+            if not same:
+                for each in pool:
+                    each.forget_recording()
+                return forward
+    return recorded
+
+
+def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) -> tuple[int, float, float]:
+    """Return how many calls may run side by side, what one costs, and how much work all get done meanwhile."""
+
+    def ask(episode: int) -> bytes:
+        window = synthetic.window(0, forward.strategy.offsets, episode)
+        return forward([window], [forward.begin(episode)])[0].tobytes()
+
+    expected, begun = [ask(0)], time.monotonic()
+    expected.append(ask(1))
+    single = time.monotonic() - begun
+    if on_gpu:
+        # What an episode remembers lies on the device; only one stream may use it.
+        lanes = _GPU_LANES if isinstance(forward.strategy, Chunk) and forward.draws != "process" else 1
+    else:
+        lanes = 1 if forward.draws == "process" else usable_cores()
+    if lanes == 1 or _lanes_meet(forward.pool):
+        return 1, single, 1.0
+    expected += [ask(episode) for episode in range(2, lanes)]
+    with ThreadPoolExecutor(lanes) as pool:
+        try:
+            list(pool.map(ask, range(lanes)))  # each thread's first pass makes its resources
+            begun = time.monotonic()
+            same = list(pool.map(ask, range(lanes))) == expected
+        except Exception:
+            same = False  # two passes at once break something in the policy: one at a time then
+        together = time.monotonic() - begun
+    return (lanes, single, max(1.0, lanes * single / together)) if same else (1, single, 1.0)
+
+
+def _lanes_meet(pool: LanePool) -> bool:
+    """Whether two lanes hold something that both could change: then one pass at a time."""
+    with pool.several(2) as (one, other):
+        return shared_part((one.policy, one.processors), (other.policy, other.processors)) is not None
+
+
+def measure_passes(found: PolicyTrial, sizes: Sequence[int]) -> list[Pass]:
+    """Return what full batches take, of the sizes whose rows are independent; the one of the trial always is."""
+    on_gpu = found.forward.device.type == "cuda"
+    one_at_a_time = isinstance(found.forward.strategy, OwnCopy) or found.forward.draws == "process"
+    wanted = sorted({*sizes, found.forward.rows}) if on_gpu and not one_at_a_time else [found.forward.rows]
+    passes = []
+    for rows in wanted:
+        # Another pool: recordings and staging memory have the shape of their batch.
+        forward = dataclasses.replace(found.forward, rows=rows, recorded=False, pool=found.forward.pool.more())
+        try:
+            if rows > 1 and not _rows_are_independent(forward, found.synthetic, rows):
+                continue
+            if on_gpu:
+                forward = _recorded_if_equal(forward, found.synthetic)
+            passes.append(_timed(forward, found.synthetic, found.lanes))
+        except (InseparableDraw, torch.OutOfMemoryError):
+            break
+    return passes
+
+
+def _timed(forward: Forward, synthetic: SyntheticInputs, lanes: int) -> Pass:
+    windows = [synthetic.window(0, forward.strategy.offsets, episode) for episode in range(forward.rows)]
+
+    def ask(_: int) -> float:
+        begun = time.monotonic()
+        forward(windows, [forward.begin(seed) for seed in range(forward.rows)])
+        return time.monotonic() - begun
+
+    ask(0)
+    alone = sorted(ask(turn) for turn in range(_TIMED_PASSES))[_TIMED_PASSES // 2]
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(ask, range(lanes)))  # each thread's first pass makes its resources
+        begun = time.monotonic()
+        list(pool.map(ask, range(_TIMED_PASSES * lanes)))
+        busy = (time.monotonic() - begun) / (_TIMED_PASSES * lanes)
+    return Pass(forward.rows, alone, busy)

@@ -1,0 +1,274 @@
+"""Vector environments in the caller's process and in processes of their own; nothing is built before a reset."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from multiprocessing import forkserver
+from queue import Empty
+from typing import Any
+
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.utils import batch_space
+
+from proctor.benchmarks.rendering import gl_variables
+from proctor.engine.child import STEADY
+from proctor.errors import SimulatorError
+from proctor.machine.processes import describe_exit
+from proctor.types import BenchmarkSpec
+from proctor.vector.env import EnvFactory, metadata_of
+from proctor.vector.spaces import action_space, observation_space
+
+AUTORESET = AutoresetMode.NEXT_STEP
+"""Gymnasium's own, and LeRobot's for Meta-World and LIBERO: an episode's last observation and frame are seen."""
+
+
+class Lazy:
+    """Base of both kinds: nothing is built before the first reset, and nothing is left after a close."""
+
+    factories: Sequence[EnvFactory]
+    num_envs: int
+    closed: bool
+    _open = False
+
+    def _announce(self, factories: Sequence[EnvFactory]) -> None:
+        self.factories = tuple(factories)
+        benchmark, spec = factories[0].load(), BenchmarkSpec.from_wire(factories[0].spec)
+        self.num_envs = len(factories)
+        self.metadata = {**metadata_of(benchmark), "autoreset_mode": AUTORESET}
+        self.render_mode = "rgb_array"
+        self.single_observation_space = observation_space(spec)
+        self.observation_space = observation_space(spec, self.num_envs)
+        self.single_action_space = action_space(spec)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Let Gymnasium's own constructor run, and keep the spaces: their owner may have seeded them."""
+        names = ("single_observation_space", "observation_space", "single_action_space", "action_space")
+        kept = {name: getattr(self, name) for name in names}
+        self.closed = False
+        yield
+        vars(self).update(kept)
+        self._open = True
+
+    def _answer(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Answer for environments of which none has begun: none needs a simulator for it."""
+        found = [factory().get_wrapper_attr(name) for factory in self.factories]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.factories[0].task['name']}, num_envs={self.num_envs})"
+
+
+class SyncSimulators(Lazy, SyncVectorEnv):  # type: ignore[misc]
+    """Environments in this process, stepped one after the other."""
+
+    def __init__(self, factories: Sequence[EnvFactory]) -> None:
+        self._announce(factories)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode in each; the first reset builds the simulators."""
+        if not self._open:
+            with self._opening():
+                SyncVectorEnv.__init__(self, self.factories, autoreset_mode=AUTORESET)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> Any:
+        """Step each once."""
+        self._check_open()
+        return super().step(actions)
+
+    def render(self) -> Any:
+        """Return a frame of each."""
+        return self.call("render")
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each, or what its method returns."""
+        return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each."""
+        self._check_open()
+        super().set_attr(name, values)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free the simulators; another reset builds new ones."""
+        if self._open:
+            self._open = False
+            super().close_extras(**kwargs)
+
+
+_PATIENCE = 10.0
+"""Seconds that a worker gets to free its simulator before it is killed."""
+
+
+class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
+    """Environments in processes of their own, started by Python's fork server at the first reset."""
+
+    parent_pipes: list[Any]
+    processes: list[Any]
+    error_queue: Any
+
+    def __init__(self, factories: Sequence[EnvFactory]) -> None:
+        self._announce(factories)
+        self._forget()
+
+    def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
+        """Begin an episode in each; the first reset starts the workers."""
+        if not self._open:
+            self._start()
+        with self._watched():
+            super().reset_async(seed=seed, options=options)
+
+    def reset_wait(self, timeout: float | None = None) -> Any:
+        """Wait for what `reset_async` began."""
+        with self._watched():
+            return super().reset_wait(timeout=timeout)
+
+    def step_async(self, actions: Any) -> None:
+        """Send each its action."""
+        self._check_open()
+        with self._watched():
+            super().step_async(actions)
+
+    def step_wait(self, timeout: float | None = None) -> Any:
+        """Wait for what `step_async` began."""
+        self._check_open()
+        with self._watched():
+            return super().step_wait(timeout=timeout)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each, or what its method returns."""
+        return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
+
+    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Ask each for an attribute, or to call a method."""
+        self._check_open()
+        with self._watched():
+            super().call_async(name, *args, **kwargs)
+
+    def call_wait(self, timeout: float | None = None) -> Any:
+        """Wait for what `call_async` asked."""
+        self._check_open()
+        with self._watched():
+            return super().call_wait(timeout=timeout)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each."""
+        self._check_open()
+        with self._watched():
+            super().set_attr(name, values)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """End the workers, politely unless they are busy; another reset starts new ones."""
+        if self._open:
+            busy = self._state is not AsyncState.DEFAULT
+            self._stop(0.0 if terminate or busy else _PATIENCE if timeout is None else timeout)
+
+    def _start(self) -> None:
+        first = self.factories[0]
+        variables = {**STEADY, **gl_variables(first.load(), BenchmarkSpec.from_wire(first.spec))}
+        workers = [replace(factory, environment=variables) for factory in self.factories]
+        _preload()
+        with self._watched(), self._opening(), _without_main():
+            AsyncVectorEnv.__init__(
+                self, workers, shared_memory=True, context="forkserver", autoreset_mode=AUTORESET
+            )
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn the end of a worker into an error that says so, and end the others: they are out of step now."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            error.__traceback__ = None  # it holds the buffer of what was being sent
+            raise self._lost(error) from None
+        except Exception:
+            if not self._open:
+                self._stop(0.0)  # the start failed; else it is the caller's mistake, and costs nothing
+            raise
+        except BaseException:  # Ctrl-C: whatever they are doing, nobody waits for it
+            self._stop(0.0)
+            raise
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        if all(successes):
+            return
+        try:
+            number, _, error, trace = self.error_queue.get(timeout=_PATIENCE)
+        except Empty:
+            error, number, trace = SimulatorError("an environment failed and could not say why"), -1, ""
+        self._stop(0.0)
+        error.add_note(f"In the process of environment {number}:\n{trace}")
+        raise error
+
+    def _lost(self, error: BaseException) -> SimulatorError:
+        told = f"the process of an environment is gone ({type(error).__name__})"
+        for number, process in enumerate(self.processes):
+            process.join(0.2)  # the pipe may close a moment before the process is seen to end
+            if process.exitcode is not None:
+                told = f"the process of environment {number} {describe_exit(process.exitcode)}"
+                break
+        self._stop(0.0)
+        return SimulatorError(f"{self.factories[0].task['name']}: {told}. reset() starts new ones.")
+
+    def _stop(self, patience: float) -> None:
+        self._open, self.closed = False, True
+        pipes = [pipe for pipe in self.parent_pipes if pipe is not None]
+        if patience:
+            for pipe in pipes:
+                with contextlib.suppress(OSError):
+                    pipe.send(("close", None))
+        for process in self.processes:
+            if process.pid is not None:
+                process.join(patience)
+                process.kill()
+                process.join()
+            process.close()
+        for pipe in pipes:
+            pipe.close()
+        if self.error_queue is not None:
+            self.error_queue.close()
+            self.error_queue.join_thread()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.parent_pipes, self.processes = [], []
+        self.error_queue = self.observations = None  # with them goes the shared memory
+        self._state = AsyncState.DEFAULT
+
+
+def _preload() -> None:
+    """Let the fork server import what every worker needs, once, unless its owner has said what it imports.
+
+    A worker then starts in hundredths of a second instead of tenths.
+    """
+    server = getattr(forkserver, "_forkserver", None)
+    if getattr(server, "_preload_modules", None) == ["__main__"]:
+        multiprocessing.set_forkserver_preload(["proctor.vector.env"])
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Start processes that do not run the caller's script again: they need nothing of it.
+
+    So it needs no `if __name__ == "__main__"`, as everywhere in Proctor.
+    """
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
+    main.__spec__ = None
+    vars(main).pop("__file__", None)
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
