@@ -10,7 +10,7 @@ import pytest
 from harness import tiny_tree
 from proctor.cluster.baggage import Baggage, pack_files, pack_sources
 from proctor.config.load import build_settings
-from proctor.config.wire import to_plain
+from proctor.config.settings import to_plain
 
 SOURCE = """
 from proctor.benchmarks.protocol import Benchmark

@@ -15,7 +15,7 @@ from made_up_run import alter
 from starlette.testclient import TestClient
 
 from made_runs import make_run
-from proctor.config.files import CONFIG_FILE
+from proctor.config.yaml_files import CONFIG_FILE
 from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
 from proctor.store import reading

@@ -19,8 +19,7 @@ from proctor.benchmarks.protocol import Benchmark
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import load_object
-from proctor.config.settings import EnvSettings
-from proctor.config.wire import to_plain
+from proctor.config.settings import EnvSettings, to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
 from proctor.installation import install_command, other_version, package_environment
 from proctor.machine.processes import ask_program, describe_exit

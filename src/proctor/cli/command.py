@@ -125,7 +125,8 @@ class RunCommand(Generic[Own]):
             console.print(table)
 
     def _given(self, arguments: Sequence[str]) -> Given[Own]:
-        from proctor.config.load import known_fields, parsed_flags, tree_of, validated
+        from proctor.config.load import known_fields, parsed_flags, tree_of
+        from proctor.config.values import validated
 
         if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
             arguments = [*arguments[1:], f"--{self._first}={arguments[0]}"]

@@ -18,8 +18,7 @@ from proctor.cluster.handout import HandOut
 from proctor.cluster.mail import Leaving
 from proctor.cluster.node import Order
 from proctor.config.registry import benchmark_path
-from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
+from proctor.config.settings import Settings, to_plain
 from proctor.engine.coordinator import TICK
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending

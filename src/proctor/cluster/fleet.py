@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from proctor.cluster.mail import Mail
 from proctor.cluster.node import Node, Order
-from proctor.config.settings import LimitSettings, PolicySettings
+from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.queue import TaskKey
 from proctor.engine.site import Settled
@@ -209,7 +209,7 @@ def gpus_wanted(policy: PolicySettings, there: int) -> int:
 
     A policy whose device is left open gets one where there is one.
     """
-    if not hasattr(policy, "device"):
+    if not isinstance(policy, DevicePolicySettings):
         return 0
     if policy.device is None:
         return min(1, there)

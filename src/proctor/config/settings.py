@@ -8,11 +8,17 @@ Names are LeRobot's wherever LeRobot has the thing.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
+from annotated_types import Ge, Gt, Le
+
 EXECUTION = "execution"
+
+AtLeast, AtMost, MoreThan = Ge, Le, Gt
+"""Bounds of a number, which pydantic checks."""
 
 MOST_EPISODES = 1_000_000
 """Of one run: more would not fit into memory, and no benchmark has them."""
@@ -22,8 +28,11 @@ MOST_SEED = 2**32 - 1
 
 MOST_PORT = 2**16 - 1
 
+VECTOR_ENVS = "proctor.vector.make:create_envs"
+"""What `EnvSettings.create_envs` calls."""
 
-def deciding(settings: Any) -> dict[str, Any]:
+
+def identity_values(settings: Any) -> dict[str, Any]:
     """Return the values of a section that can change a result: all that are not marked `EXECUTION`."""
     hints = get_type_hints(type(settings), include_extras=True)
     return {
@@ -47,24 +56,6 @@ class Locates(NamedTuple):
     kind: Literal["folder", "program", "source", "sources", "checkpoint", "values", "given"]
 
 
-class AtLeast(NamedTuple):
-    """The smallest value a number may have."""
-
-    bound: float
-
-
-class AtMost(NamedTuple):
-    """The largest value a number may have."""
-
-    bound: float
-
-
-class MoreThan(NamedTuple):
-    """A value that a number must exceed."""
-
-    bound: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class EnvSettings:
     """The benchmark and its tasks (`--env.*`); each benchmark extends it with its own flags."""
@@ -84,10 +75,11 @@ class EnvSettings:
 
     def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
         """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
-        # Here, and against the usual direction: settings import nothing, and LeRobot's have this method.
-        from proctor.vector.make import create_envs
+        from proctor.config.registry import load_object
 
-        return create_envs(self, n_envs, use_async_envs)
+        # By name, as everything that settings stand for: LeRobot's settings have this method, ours import nothing.
+        envs: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
+        return envs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +106,23 @@ class PolicySettings:
         EXECUTION,
         "where it runs: one host process for all, or inside every worker; same results",
     ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePolicySettings(PolicySettings):
+    """A policy that computes on a device, in batches of one shape. Both are part of what it says of itself."""
+
+    device: Annotated[
+        str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
+    ] = None
+    batch_size: Annotated[
+        int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
+    ] = 0
+
+
+def chosen_device(policy: PolicySettings) -> str | None:
+    """Return the device that a policy's settings name, if they name one."""
+    return policy.device if isinstance(policy, DevicePolicySettings) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,3 +266,14 @@ class Settings:
         EXECUTION,
         "progress on the terminal; json: an object per line, for programs",
     ] = "auto"
+
+
+def to_plain(value: Any) -> Any:
+    """Return dataclasses as dicts, tuples as lists and paths as strings, all the way down."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
+from proctor.config.settings import Settings, to_plain
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.job import Ending
 from proctor.engine.local import ThisMachine

@@ -14,8 +14,7 @@ from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
-from proctor.config.settings import PolicySettings, Settings
-from proctor.config.wire import to_plain
+from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device, to_plain
 from proctor.engine.bell import Bell
 from proctor.engine.crew import WorkerRecipe
 from proctor.engine.hosts import HostProcess, HostRecipe
@@ -110,9 +109,9 @@ class Preparation:
 
     def keep_batch(self, stored: Identity | None) -> None:
         """Ask the policy for the batch shape that a run has begun with, where the settings leave it open."""
-        if stored is not None and getattr(self._policy_settings, "batch_size", None) == 0:
-            batch = stored["policy"]["batch"]
-            self._policy_settings = dataclasses.replace(self._policy_settings, **{"batch_size": batch})
+        settings = self._policy_settings
+        if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
+            self._policy_settings = dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
 
     def prepare(
         self,
@@ -187,7 +186,7 @@ class Preparation:
     def _host_recipes(self) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
         settings = self._policy_settings
-        devices = [name.strip() for name in (getattr(settings, "device", None) or "").split(",")]
+        devices = [name.strip() for name in (chosen_device(settings) or "").split(",")]
         plain = to_plain(settings)
         return [
             HostRecipe(

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.config.files import CONFIG_FILE
-from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
+from proctor.config.settings import Settings, to_plain
+from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.child import STEADY
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
 from proctor.engine.interrupts import Interrupts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proctor.benchmarks.rendering import RenderDevice, Renderer, find_renderer
-from proctor.config.settings import Settings
+from proctor.config.settings import DevicePolicySettings, Settings, chosen_device
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import crew_size
 from proctor.engine.preparation import Preparation, Ready, Served
@@ -88,7 +88,7 @@ class Settling:
             ready = preparation.prepare(stack, interrupts, self._tell, self._find_renderer)
             self._size_up(ready.served)
             ready.served.stop(1.0)
-        spec, device = ready.served.spec, getattr(self._settings.policy, "device", None)
+        spec, device = ready.served.spec, chosen_device(self._settings.policy)
         if spec.fingerprint is None and self._shards > 1:
             raise UsageError(
                 "the policy has no fingerprint, so shards could not be known as parts of one run. "
@@ -103,10 +103,9 @@ class Settling:
             # Not what each finds: shards must not all take all cores.
             flags.append(f"--eval.batch_size={workers}")
         # A shape of 1 is what the same rule gives again.
-        if hasattr(self._settings.policy, "batch_size") and spec.batch > 1:
-            flags.append(f"--policy.batch_size={spec.batch}")
-        if hasattr(self._settings.policy, "device") and spread:
-            flags.append("--policy.device=cuda")
+        if isinstance(self._settings.policy, DevicePolicySettings):
+            flags += [f"--policy.batch_size={spec.batch}"] if spec.batch > 1 else []
+            flags += ["--policy.device=cuda"] if spread else []
         return Settled(
             identity=ready.identity,
             shards=self._shards,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from proctor.config.settings import Settings
+from proctor.config.settings import Settings, chosen_device
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.placement import CROSSING, MOST_PER_CORE, Placement
 from proctor.machine.gpus import spread_over
@@ -248,7 +248,7 @@ def make_advice(
     episodes = settings.eval.n_episodes * len(session.tasks)
     max_steps = sum(task.max_steps for task in session.tasks) / len(session.tasks)
     tell("playing the choices through")
-    shards = _shards(measured, getattr(settings.policy, "device", None))
+    shards = _shards(measured, chosen_device(settings.policy))
     found = forecasts(_part(measured, shards), math.ceil(episodes / shards), max_steps)
     # The policy is loaded at one batch size and in one place; the trial corrects the model there.
     first = ranked(found)[0].choice
