@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.cluster.choose import evaluate_anywhere
-from proctor.config.load import build_settings
+from proctor.config.load import build_settings, known_fields
+from proctor.config.settings import Settings
 from proctor.engine.evaluation import Evaluation
-from proctor.errors import UsageError
+from proctor.errors import UsageError, for_python
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -87,6 +88,21 @@ class EvalResult:
         return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"
 
 
+_ARGUMENTS = {
+    "seed": "seed",
+    "display": "display",
+    "output_dir": "output_dir",
+    "eval.n_episodes": "n_episodes",
+    "eval.batch_size": "workers",
+    "env.type": "benchmark",
+    "env.task": "task",
+    "policy.path": "policy",
+    "policy.type": "policy",
+}
+"""Settings that `evaluate` has an argument for."""
+
+
+@for_python({name: name for name in known_fields(Settings)} | _ARGUMENTS)
 def evaluate(
     policy: Any,
     *,
@@ -160,27 +176,14 @@ def evaluate(
     return EvalResult(evaluation)
 
 
-_ARGUMENTS = {
-    ("seed",): "seed",
-    ("display",): "display",
-    ("output_dir",): "output_dir",
-    ("eval", "n_episodes"): "n_episodes",
-    ("eval", "batch_size"): "workers",
-    ("env", "type"): "benchmark",
-    ("env", "task"): "task",
-    ("policy", "path"): "policy",
-    ("policy", "type"): "policy",
-}
-"""Settings that `evaluate` has an argument for."""
-
-
 def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:
     """Refuse a setting that has an argument of its own: one of the two would be discarded."""
-    for path, argument in _ARGUMENTS.items():
+    for setting, argument in _ARGUMENTS.items():
+        path = setting.split(".")
         places: list[Any] = [settings]
         for name in path[:-1]:
             places = [place.get(name) or {} for place in places]
         if path[0] == "env":
             places.append(env)
         if any(isinstance(place, Mapping) and path[-1] in place for place in places):
-            raise UsageError(f"'{'.'.join(path)}' among the settings: give it as {argument}=... instead.")
+            raise UsageError(f"'{setting}' among the settings: give it as {argument}=... instead.")

@@ -23,7 +23,7 @@ from proctor.config.settings import (
 )
 from proctor.config.values import is_dict, typed, validated, validated_value
 from proctor.config.yaml_files import read_run_settings, read_settings_file
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UsageError, did_you_mean, for_python
 from proctor.files import clip, is_folder, is_there
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
@@ -90,6 +90,7 @@ def _check_seeds(settings: Settings) -> None:
         )
 
 
+@for_python({"env.": ""})
 def make_env_config(type: str, **fields: Any) -> EnvSettings:
     """Return the settings of a benchmark, checked as its flags `--env.*` are.
 
@@ -216,12 +217,12 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
     for key, value in tree.items():
         if key not in SECTIONS:
             deeper = isinstance(value, dict) and not is_dict(top.get(key))
-            names.append(f"{key}.{next(iter(value), '')}" if deeper else key)
+            names.append(f"{key}.{next(iter(value))}" if deeper and value else key)
             continue
         hints = get_type_hints(sections[key], include_extras=False)
         for field, inner in (value or {}).items():
             deeper = isinstance(inner, dict) and not is_dict(hints.get(field))
-            names.append(f"{key}.{field}.{next(iter(inner), '')}" if deeper else f"{key}.{field}")
+            names.append(f"{key}.{field}.{next(iter(inner))}" if deeper and inner else f"{key}.{field}")
     return names
 
 

@@ -16,7 +16,7 @@ from proctor.conformance.players import PlayerRecipe, perform
 from proctor.conformance.results import CheckResult
 from proctor.conformance.schedule import ALL, Extent, compose
 from proctor.conformance.subject import Subject, meet
-from proctor.errors import NoPicturesError, UsageError
+from proctor.errors import NoPicturesError, UsageError, for_python
 from proctor.machine.resources import usable_cores
 from proctor.machine.scratch import scratch_folder
 
@@ -93,6 +93,14 @@ def _environment(subject: Subject) -> tuple[dict[str, str], str]:
         return NO_GL, str(error)
 
 
+_ARGUMENTS = {name: name for name in ("tasks", "episodes", "steps", "seed")} | {
+    "env.type": "benchmark",
+    "policy.path": "policy",
+    "policy.type": "policy",
+}
+
+
+@for_python(_ARGUMENTS)
 def check_benchmark(
     benchmark: str,
     *,

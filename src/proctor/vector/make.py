@@ -10,7 +10,7 @@ from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings, to_plain
-from proctor.errors import UsageError
+from proctor.errors import UsageError, for_python
 from proctor.installation import missing_package
 from proctor.machine.resources import usable_cores
 from proctor.vector.hub import make_hub_env, parse_hub_id
@@ -19,6 +19,7 @@ VectorEnvs = dict[str, dict[int, Any]]
 """A `gymnasium.vector.VectorEnv` per task: {group: {task_id: environment}}."""
 
 
+@for_python({"env.": ""})
 def make_env(
     config_or_type: EnvSettings | str,
     n_envs: int = 1,
