@@ -21,6 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import av
+import pyarrow.parquet as parquet
+
 from reference.runs import Command, Run
 
 HERE = Path(__file__).resolve().parent
@@ -182,8 +185,9 @@ def _normal(text: str, places: dict[str, str]) -> str:
 
 
 def _lines(file: Path, places: dict[str, str]) -> list[str]:
-    """Return the last lines; without tracebacks, which name files and lines, and columns as wide as a path."""
+    """Return the last lines; without progress, tracebacks of our own files, and columns as wide as a path."""
     text = re.sub(r"^Traceback .*\n(?:[ \t].*\n|\n)*.*\n", "", file.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^\d+/\d+ episodes, .*\n", "", text, flags=re.MULTILINE)  # progress, now and then
     lines = [_normal(line, places) for line in text.splitlines()[-LAST_LINES:]]
     return [re.sub(r" {2,}", "  ", line) if re.search("TMP|WORLD", line) else line for line in lines]
 
@@ -213,6 +217,8 @@ def _look(directory: Path, places: dict[str, str]) -> dict[str, Any]:
     result = next(iter([*directory.glob("eval_info.json"), *directory.glob("shard_*.json")]), None)
     if result is not None:
         _add_info(found, json.loads(_normal_result(result, places)))
+    if (directory / "videos").exists():
+        found["videos"] = _frames(directory / "videos")
     if (directory / "dataset").exists():
         found["dataset"] = _dataset(directory / "dataset")
     if (directory / "told.jsonl").exists():
@@ -268,20 +274,22 @@ def _files(directory: Path) -> list[str]:
 
 def _dataset(directory: Path) -> dict[str, Any]:
     """Return what a recorded dataset holds: its numbers by their digest, its pictures by their count."""
-    import av
-    import pyarrow.parquet as parquet
-
     data = [parquet.read_table(file).to_pydict() for file in sorted(directory.glob("data/*/*.parquet"))]
-    frames = {}
-    for file in sorted(directory.rglob("*.mp4")):
-        with av.open(str(file)) as video:
-            frames[str(file.relative_to(directory))] = sum(1 for _ in video.decode(video=0))
     return {
         "columns": sorted({name for table in data for name in table}),
-        "frames": frames,
+        "frames": _frames(directory),
         "info": json.loads((directory / "meta" / "info.json").read_text()),
         "data": hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest(),
     }
+
+
+def _frames(directory: Path) -> dict[str, int]:
+    """Return how many frames each video has."""
+    found = {}
+    for file in sorted(directory.rglob("*.mp4")):
+        with av.open(str(file)) as video:
+            found[str(file.relative_to(directory))] = sum(1 for _ in video.decode(video=0))
+    return found
 
 
 def _leave_out(value: Any, path: list[str]) -> None:

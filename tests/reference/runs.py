@@ -39,7 +39,7 @@ class Run:
         environment: variables beside those that all have.
         files: written to TMP beforehand, name to content.
         unstable: parts that are not stored, as dotted paths; `*` stands for every key and every item.
-        slow: it takes too long for every day.
+        slow: much of it is in another run, too; left to `make test-all`.
         draws: it needs a working GL.
     """
 
@@ -92,7 +92,11 @@ RUNS = (
             tasks="a,b,c",
         ),
     ),
-    run("tiny-other-interpreters", tiny(f"--eval.n_episodes=1 --env.python=PYTHON --policy.python=PYTHON {ONE}")),
+    run(
+        "tiny-other-interpreters",
+        tiny(f"--eval.n_episodes=1 --env.python=PYTHON --policy.python=PYTHON {ONE}"),
+        slow=True,
+    ),
     run("tiny-recycled", tiny(f"--eval.n_episodes=3 --eval.recycle_after=2 --env.max_parallel_tasks=1 {ONE}")),
     # Benchmarks and policies.
     run(
@@ -133,10 +137,14 @@ RUNS = (
             "--env.render_as=observation.view --eval.n_episodes=2 --eval.batch_size=2"
         ),
     ),
-    run("gym-random", gym("--env.task=Pendulum-v1 --policy.type=random --eval.n_episodes=2 --eval.batch_size=1")),
+    run(
+        "gym-random",
+        gym("--env.task=Pendulum-v1 --policy.type=random --eval.n_episodes=2 --eval.batch_size=1"),
+        slow=True,
+    ),
     run("tiny-zero", tiny(f"--eval.n_episodes=2 {ONE}", "--policy.type=zero")),
     run("processors", tiny(f"--eval.n_episodes=2 {TWO}", "Follows", "ProcessedTiny")),
-    run("processors-declined", tiny(f"--eval.n_episodes=2 {INLINE}", "WithoutAny", "ProcessedTiny")),
+    run("processors-declined", tiny(f"--eval.n_episodes=2 {INLINE}", "WithoutAny", "ProcessedTiny"), slow=True),
     run(
         "renamed-keys-from-yaml",
         f"eval --config_path=settings.yaml --display=none {ONE}",
@@ -167,6 +175,7 @@ RUNS = (
     run(
         "simulator-killed-with-policy",
         tiny(f"--eval.n_episodes=2 --env.mischief=step.kill!:b:0:3 --policy.placement=worker {ONE}"),
+        slow=True,
     ),
     run("simulator-hangs", tiny(f"--eval.n_episodes=1 --env.mischief=step.hang!:b:0:3 --limits.step=2 {ONE}")),
     run(
@@ -216,7 +225,7 @@ RUNS = (
         "report run",
         "eval --resume=run --display=none",
     ),
-    run("terminated", Command(tiny(f"{WAITS} {ONE}"), signal.SIGTERM, "mischief-0")),
+    run("terminated", Command(tiny(f"{WAITS} {ONE}"), signal.SIGTERM, "mischief-0"), slow=True),
     run("main-killed", Command(tiny(f"{WAITS} {ONE}"), signal.SIGKILL, "mischief-0"), tiny(f"{WAITS} {INLINE}")),
     run(
         "extended",
@@ -246,7 +255,11 @@ RUNS = (
     ),
     run("tracker", tiny(f"--eval.n_episodes=2 --report_to=WORLD/policies.py:Notebook {ONE}")),
     run("for-programs", tiny(f"--eval.n_episodes=1 {ONE}").replace("--display=none", "--display=json")),
-    run("benchmark-checked", "check-benchmark WORLD/bench.py:Tiny --tasks=a --env.task=a --steps=5"),
+    run(
+        "for-people",
+        tiny(f"--eval.n_episodes=2 --env.mischief=step.raise!:b:1:3 {ONE}").replace("=none", "=plain"),
+    ),
+    run("benchmark-checked", "check-benchmark WORLD/bench.py:Tiny --tasks=a --env.task=a --steps=5", slow=True),
     run("tasks-listed", "list metaworld"),
     # Refused.
     run(
@@ -256,5 +269,10 @@ RUNS = (
         "merge nowhere",
         "comparee a b",
     ),
-    run("another-seed", tiny(f"--eval.n_episodes=1 {INLINE}"), tiny(f"--eval.n_episodes=1 --seed=7 {INLINE}")),
+    run(
+        "another-seed",
+        tiny(f"--eval.n_episodes=1 {INLINE}"),
+        tiny(f"--eval.n_episodes=1 --seed=7 {INLINE}"),
+        slow=True,
+    ),
 )
