@@ -135,7 +135,7 @@ def test_importing_a_host_imports_no_more_than_a_worker_does() -> None:
 
 
 def test_importing_the_coordinator_imports_no_simulator_and_no_model() -> None:
-    loaded = imported_by("import proctor.engine.coordinator")
+    loaded = imported_by("import proctor.engine.executors.local")
     assert "proctor" in loaded
     assert not loaded & {"mujoco", "metaworld", "gymnasium", "torch", "av", "scipy", "pandas"}
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.load import build_settings, known_fields
 from proctor.config.settings import Settings
-from proctor.engine.evaluation import Evaluation
+from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError, for_python
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
@@ -162,7 +161,7 @@ def evaluate(
     checked = build_settings(tree)
     watcher = make_display(PatientConsole(), checked)
     with Trackers(checked, watcher.note) as trackers:
-        evaluation = evaluate_anywhere(checked, [watcher, trackers], live)
+        evaluation = evaluate_settings(checked, [watcher, trackers], live)
         trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:

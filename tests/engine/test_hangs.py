@@ -29,11 +29,11 @@ from harness import (
 )
 from proctor.config.load import build_settings
 from proctor.config.settings import LimitSettings, to_plain
-from proctor.engine.crew import Worker, WorkerRecipe
+from proctor.engine.handles import WorkerHandle, WorkerRecipe
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import LocalActor, View, Witnesses
+from proctor.engine.rollout import EpisodeSinks, LocalActor, View
 from proctor.engine.transport import Phase
-from proctor.engine.worker import Stage, play
+from proctor.engine.worker import SimulatorCache, play
 from proctor.errors import PolicyHostError, ProctorError
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
@@ -141,7 +141,7 @@ def test_a_worker_that_is_stopped_while_it_waits_is_replaced(
 def test_a_worker_that_is_stopped_while_it_idles_is_noticed_with_its_next_order(
     tmp_path: Path, freed: list[psutil.Process]
 ) -> None:
-    worker = Worker(0, _recipe(tmp_path), None)
+    worker = WorkerHandle(0, _recipe(tmp_path), None)
     process = psutil.Process(worker.child.process.pid)
     freed.append(process)
     wait_until(lambda: worker.slot.phase.read()[0] == Phase.IDLE)
@@ -215,7 +215,7 @@ def test_what_is_filmed_is_finished_under_a_limit(tmp_path: Path) -> None:
     episode = Episode(benchmark.tasks()[0], 0, 1000)
     actor = LocalActor(policy, benchmark.spec.action_size)
     view = View.of(policy.spec, benchmark.spec)
-    record = play(Stage(benchmark, [], meter), episode, actor, view, meter, Witnesses(Film()))
+    record = play(SimulatorCache(benchmark, [], meter), episode, actor, view, meter, EpisodeSinks(Film()))
     assert isinstance(record, EpisodeRecord)
     assert seen == [Phase.ENCODE]
 
@@ -301,7 +301,7 @@ def test_many_workers_that_all_fail_once_are_no_reason_to_give_up(tmp_path: Path
 def test_a_task_that_always_fails_at_once_does_not_end_a_run_whose_other_task_takes_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proctor.engine.coordinator.HOPELESS", 3)
+    monkeypatch.setattr("proctor.engine.dispatch.HOPELESS", 3)
     evaluation = run_tiny(
         tmp_path / "run",
         task="a,b",

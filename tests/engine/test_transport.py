@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as st_numpy
 from numpy.typing import NDArray
 
 from proctor.engine.bell import Bell
-from proctor.engine.messages import Channel, ChannelClosed, clip
+from proctor.engine.messages import Channel, ChannelClosed, keep_end
 from proctor.engine.transport import (
     REQUEST_BYTES,
     RESPONSE_BYTES,
@@ -481,8 +481,8 @@ def test_text_that_is_no_unicode_arrives_as_it_is(channels: tuple[Channel, Chann
 
 
 def test_a_long_text_is_clipped_at_its_beginning() -> None:
-    assert clip("short") == "short"
-    assert clip("0123456789", 4) == "[...]6789"
+    assert keep_end("short") == "short"
+    assert keep_end("0123456789", 4) == "[...]6789"
 
 
 def test_a_watcher_never_sees_a_phase_without_its_time() -> None:

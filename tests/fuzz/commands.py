@@ -97,7 +97,7 @@ def short_lives() -> Iterator[None]:
     import uvicorn
 
     from proctor.cli import doctor
-    from proctor.cluster import connection
+    from proctor.engine.executors.ray_cluster import connection
 
     codecs.register_error(_HANDLER, _spelled)
     look_up: Callable[..., Any] = socket.getaddrinfo

@@ -15,7 +15,7 @@ import pytest
 from fuzz.inputs import SEED, SHARE
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 
 _MOST_MEMORY = 8 << 30
 """Bytes of addresses: threads and libraries reserve more than they use."""

@@ -25,7 +25,7 @@ from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from proctor.config.values import validated
-from proctor.engine.seat import Seat, answer
+from proctor.engine.policy_session import PolicySession, answer
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW, metadata_of
@@ -212,7 +212,7 @@ class Server:
 
 def ask_session(trial: Trial, policy: Still, frames: list[bytes | str]) -> None:
     """Give frames to a session, without a socket in between."""
-    session, seat = Session(Menu.of(policy.spec, _SPEC, [_TASK])), Seat(policy, Episode(_TASK, 0, 0))
+    session, seat = Session(Menu.of(policy.spec, _SPEC, [_TASK])), PolicySession(policy, Episode(_TASK, 0, 0))
     trial.status = "answered"
     for frame in frames:
         try:
@@ -284,7 +284,7 @@ def ask_stranger(trial: Trial, url: str, stranger: Stranger, protocol: str, fram
     with _standard_error(trial, allowed="waiting for "):
         try:
             policy = RemotePolicy.from_settings(settings, _SPEC)
-            seat = Seat(policy, Episode(_TASK, 0, 0))
+            seat = PolicySession(policy, Episode(_TASK, 0, 0))
             observation = {STATE: np.zeros(3), IMAGE: np.zeros((8, 6, 3), np.uint8)}
             window = tuple(observation for _ in policy.spec.observation_offsets)
             answer(policy, 2, [seat], [window])

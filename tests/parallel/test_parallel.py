@@ -448,3 +448,28 @@ def test_help_names_the_launchers_flags_and_evals() -> None:
         assert flag in done.stdout
     assert "One process is normally better" in done.stdout
     assert "parallel" in run_cli("--help").stdout
+
+
+def test_a_rule_over_the_shards_stops_where_one_process_would(tmp_path: Path) -> None:
+    rule = {"batch_size": 1, "stop_when": "ci<=0.15"}
+    alone = run_tiny(tmp_path / "alone", n_episodes=60, eval=rule)
+    done = run_cli(*parallel(tmp_path / "run", 3, n_episodes=60, eval=rule, display="plain"))
+    assert done.returncode == 0, done.stderr
+    infos = [json.loads((tmp_path / name / "eval_info.json").read_text()) for name in ("alone", "run")]
+    assert infos[0]["run"]["stopped"]["episodes"] < 180
+    assert infos[1]["run"]["stopped"] == infos[0]["run"]["stopped"]
+    assert infos[1]["overall"] | _TIMES == infos[0]["overall"] | _TIMES
+    kept = stored(tmp_path / "run")
+    assert len(alone.plan) <= kept < 180, "the shards were ended"
+    assert "stopping" not in done.stdout
+    # What is known is enough: again, nothing runs.
+    again = run_cli(*parallel(tmp_path / "run", 3, n_episodes=60, eval=rule))
+    assert again.returncode == 0, again.stderr
+    assert stored(tmp_path / "run") == kept
+    rest = run_cli(*parallel(tmp_path / "run", 3, n_episodes=60, eval={**rule, "stop_when": "none"}))
+    assert rest.returncode == 0, rest.stderr
+    assert json.loads((tmp_path / "run" / "eval_info.json").read_text())["run"]["stopped"] is None
+    assert stored(tmp_path / "run") == 180
+
+
+_TIMES = {"eval_s": 0.0, "eval_ep_s": 0.0}

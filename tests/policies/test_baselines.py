@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.config.settings import PolicySettings
-from proctor.engine.seat import Seat, answer, check_fit
+from proctor.engine.policy_session import PolicySession, answer, check_fit
 from proctor.policies.baselines import RandomPolicy, ZeroPolicy
 from proctor.policies.protocol import Policy
 from proctor.types import BenchmarkSpec, Episode, Feature, Task
@@ -21,8 +21,8 @@ def benchmark(size: int = 4, low: float = -1.0, high: float = 1.0) -> BenchmarkS
     return BenchmarkSpec("bench", features, size, low, high)
 
 
-def seats(policy: Policy, *indices: int) -> list[Seat]:
-    return [Seat(policy, Episode(TASK, index, 1000 + index)) for index in indices]
+def seats(policy: Policy, *indices: int) -> list[PolicySession]:
+    return [PolicySession(policy, Episode(TASK, index, 1000 + index)) for index in indices]
 
 
 @pytest.mark.parametrize("kind", [RandomPolicy, ZeroPolicy])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.engine.seat import Seat, answer
+from proctor.engine.policy_session import PolicySession, answer
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.policies.python import PlainPolicy, PythonPolicy, PythonPolicySettings, as_policy
@@ -65,7 +65,7 @@ class Counting:
 
 def play(policy: Policy, *states: float, index: int = 0) -> list[list[list[float]]]:
     """Return a policy's chunks over the states of one episode."""
-    seat = Seat(policy, Episode(TASK, index, 1000 + index))
+    seat = PolicySession(policy, Episode(TASK, index, 1000 + index))
     return [
         answer(policy, 2, [seat], [({"observation.state": np.array([state, 0.0])},)])[0].tolist()
         for state in states
@@ -184,7 +184,7 @@ def test_rows_of_a_plain_policy_never_share_a_call() -> None:
 def test_a_policy_with_state_starts_every_episode_afresh_and_keeps_episodes_apart() -> None:
     plain = Counting()
     policy = PlainPolicy(plain)
-    seats = [Seat(policy, Episode(TASK, index, index)) for index in range(2)]
+    seats = [PolicySession(policy, Episode(TASK, index, index)) for index in range(2)]
     counts: list[list[float]] = [[], []]
     for turn in (0, 0, 1, 0, 1):
         (chunk,) = answer(policy, 2, [seats[turn]], [({"observation.state": np.zeros(2)},)])

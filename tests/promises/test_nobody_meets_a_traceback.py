@@ -14,7 +14,7 @@ import pytest
 
 from harness import SUPPORT
 from proctor.cli.main import COMMANDS, run
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 
 TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
 PYTHON = f"{SUPPORT / 'tiny_policies.py'}:Thoughtful"

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from harness import SUPPORT, THOUGHTFUL, run_cli, start_cli
 from proctor.cli.main import run
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.messages import pack, unpack
 from servers import Served, ask, observation, served, start_server, stop_server, talking_to

@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from harness import SUPPORT, THOUGHTFUL, flags, start_cli
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 from proctor.policies.remote.messages import pack, unpack
 
 

@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
-from proctor.cluster.choose import evaluate_anywhere
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings
-from proctor.engine.child import be_steady
-from proctor.engine.evaluation import Evaluation
+from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.process import be_steady
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -65,7 +64,7 @@ def _eval(given: Given[_NoneOfItsOwn]) -> int:
     console = PatientConsole()
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
-        evaluation = evaluate_anywhere(settings, [display, trackers])
+        evaluation = evaluate_settings(settings, [display, trackers])
         resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)

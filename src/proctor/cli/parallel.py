@@ -16,7 +16,7 @@ from proctor.errors import UsageError
 from proctor.events import Audience
 from proctor.files import clip
 from proctor.parallel.run import run_parallel
-from proctor.parallel.settle import Wish
+from proctor.parallel.setup import ShardOptions
 from proctor.report.console import PatientConsole
 from proctor.report.live import make_display
 from proctor.store.run_directory import SHARD_DIRECTORIES
@@ -59,12 +59,12 @@ def _parallel(given: Given[ParallelSettings]) -> int:
             f"--num-shards={clip(number, 40)}: must be from 1 to {_MOST_SHARDS}, or auto. Each shard is a "
             "process on this machine."
         )
-    settings, wish = build_settings(given.tree), Wish(number, own.render_device)
+    settings, options = build_settings(given.tree), ShardOptions(number, own.render_device)
     console = PatientConsole()
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
-        evaluation = run_parallel(settings, wish, Audience([display, trackers]))
-        resume = _again(evaluation.directory, wish)
+        evaluation = run_parallel(settings, options, Audience([display, trackers]))
+        resume = _again(evaluation.directory, options)
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     directory = evaluation.directory
@@ -76,10 +76,10 @@ def _parallel(given: Given[ParallelSettings]) -> int:
 parallel_command = RunCommand("parallel", _parallel, _WORDS, ("Shards", ParallelSettings), flag_tables)
 
 
-def _again(directory: Path, wish: Wish) -> str:
+def _again(directory: Path, options: ShardOptions) -> str:
     flags = [f"--resume={directory}"]
-    if wish.num_shards is not None:
-        flags.append(f"--num-shards={wish.num_shards}")
-    if wish.render_device != "auto":
-        flags.append(f"--render-device={wish.render_device}")
+    if options.num_shards is not None:
+        flags.append(f"--num-shards={options.num_shards}")
+    if options.render_device != "auto":
+        flags.append(f"--render-device={options.render_device}")
     return shlex.join(["proctor", "parallel", *flags])

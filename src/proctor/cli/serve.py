@@ -18,8 +18,8 @@ from proctor.config.help import section_tables
 from proctor.config.load import build_settings
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import MOST_PORT, AtLeast, AtMost, Settings
-from proctor.engine.child import be_steady
-from proctor.engine.seat import check_fit
+from proctor.engine.policy_session import check_fit
+from proctor.engine.process import be_steady
 from proctor.errors import UsageError
 from proctor.machine.addresses import LOCAL
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed

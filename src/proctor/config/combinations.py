@@ -92,7 +92,7 @@ def check_stopping(settings: Settings) -> None:
     if settings.eval.num_shards > 1:
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than follow the plan from its start, which no shard sees. "
-            "Leave out --eval.num_shards; --cluster.address works."
+            "Use proctor parallel, which sees it, or leave out --eval.num_shards."
         )
 
 
@@ -111,11 +111,6 @@ def check_cluster(settings: Settings) -> None:
     if not settings.eval.use_async_envs:
         raise UsageError(
             "--eval.use_async_envs=false runs everything in this process; leave out --cluster.address."
-        )
-    if settings.eval.recording:
-        raise UsageError(
-            "--eval.recording does not work with --cluster.address: record on one machine, or in shards that "
-            "proctor merge puts together."
         )
     if settings.eval.num_shards > 1:
         raise UsageError("--cluster.address and --eval.num_shards both split the plan; use one of them.")

@@ -22,10 +22,10 @@ from proctor.conformance.schedule import Play, actions, episode_of, wild_actions
 from proctor.conformance.self_report import introduce
 from proctor.conformance.trace import Trace
 from proctor.conformance.tracer import DrawingCounter, HandedArray, TracingSimulator
-from proctor.engine.messages import Channel, Message, clip
+from proctor.engine.messages import Channel, Message, keep_end
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, View, run_episode
-from proctor.engine.worker import Stage
+from proctor.engine.worker import SimulatorCache
 from proctor.errors import ProctorError, UsageError
 from proctor.policies.protocol import Policy
 from proctor.types import NO_LOOK, Episode, Look, Task
@@ -82,7 +82,7 @@ def _answer(channel: Channel, text: str) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return clip(f"{type(error).__name__}: {' '.join(str(error).split())}", 400)
+    return keep_end(f"{type(error).__name__}: {' '.join(str(error).split())}", 400)
 
 
 class Player:
@@ -97,7 +97,7 @@ class Player:
         self._films = not benchmark.no_frames
         self._counter = DrawingCounter()
         self._given: list[HandedArray] = []
-        self.stage = Stage(benchmark, self._steps, Meter())
+        self.stage = SimulatorCache(benchmark, self._steps, Meter())
 
     def holdings(self, rounds: int) -> dict[str, Any]:
         """Build and close a simulator many times."""
@@ -127,7 +127,7 @@ class Player:
         except Exception as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
             trace.error = f"{tracer.doing if tracer is not None else doing} raised {_words(error)}"
-            self.stage = Stage(self._benchmark, self._steps, Meter())  # its state is unknown now
+            self.stage = SimulatorCache(self._benchmark, self._steps, Meter())  # its state is unknown now
         if play.looks == "none":
             trace.results.clear()  # too many to send, and nobody compares them
         return trace

@@ -15,9 +15,8 @@ from proctor.conformance.player import PlayerBoot
 from proctor.conformance.schedule import Play, Programme
 from proctor.conformance.self_report import SelfReport
 from proctor.conformance.trace import Trace
-from proctor.engine.child import Child
 from proctor.engine.messages import Channel, ChannelClosed, Message
-from proctor.engine.waiting import wait_readable
+from proctor.engine.process import ChannelChild, wait_readable
 from proctor.errors import UsageError
 from proctor.machine.processes import describe_exit
 
@@ -93,7 +92,7 @@ class _PlayerHandle:
         self._introduced = False
         self.over = False
         self.deadline = time.monotonic() + _LONGEST_ORDER
-        self.child = Child(
+        self.child = ChannelChild(
             "player",
             recipe.boot.to_wire(),
             [],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Simulator
 from proctor.conformance.trace import ArrayDigest, StepResult, Trace
-from proctor.engine.seat import all_finite
+from proctor.engine.policy_session import all_finite
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome
 
 _FUNCTIONS = (

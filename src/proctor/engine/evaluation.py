@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import shutil
 import signal
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.settings import Settings, to_plain
+from proctor.engine.executors.machine import ThisMachine
+from proctor.engine.executors.protocol import Ending, Executor, Job, RunFacts, Workforce
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
-from proctor.engine.local import ThisMachine
-from proctor.engine.site import Settled, Site, Staff
-from proctor.engine.stopping import RuledLedger, rules_for
+from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
 from proctor.events import RunStart, Watcher
+from proctor.installation import missing_package
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
@@ -30,7 +31,6 @@ from proctor.store.outcomes import Outcomes
 from proctor.store.reading import StoredRecords, read_episodes
 from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
-from proctor.store.schema import Ledger
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,23 @@ class NoteKeeper(Watcher):
 
 
 class Evaluator:
-    """Runs one evaluation: owns its directory, its table and its display, and leaves the episodes to a site.
+    """Runs one evaluation: owns its directory, its table and its display; an executor runs the episodes.
 
     Args:
         settings: all settings, validated.
         directory: where the run lies.
-        site: what runs the episodes, this machine or a cluster.
+        executor: what runs the episodes, this machine or a cluster.
         watchers: who is told of progress.
     """
 
     def __init__(
-        self, settings: Settings, directory: RunDirectory, site: Site, watchers: Sequence[Watcher] = ()
+        self, settings: Settings, directory: RunDirectory, executor: Executor, watchers: Sequence[Watcher] = ()
     ) -> None:
-        self._settings, self._directory, self._site = settings, directory, site
+        self._settings, self._directory, self._executor = settings, directory, executor
         self._notes = NoteKeeper()
         self._watchers = [*watchers, self._notes]
         shard = directory.shard or Shard(0, 1)
-        self._plan = shard_of(make_plan(site.tasks, settings.eval.n_episodes, settings.seed), *shard)
+        self._plan = shard_of(make_plan(executor.tasks, settings.eval.n_episodes, settings.seed), *shard)
         self._rules = rules_for(settings, self._plan)
 
     def run(self) -> Evaluation:
@@ -133,27 +133,33 @@ class Evaluator:
             interrupts = stack.enter_context(Interrupts())
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
-                    settled = self._site.prepare(stack, interrupts, self._directory.stored_identity(), self._tell)
+                    stored = self._directory.stored_identity()
+                    prepared = self._executor.prepare(stack, interrupts, stored, self._tell)
             except Interrupted:
                 return Evaluation(self._directory, self._nothing, {}, interrupts.first)
             try:
+                facts = prepared.facts
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
-                before = open_run(table, settled.identity, self._plan, episodes, self._directory.path)
-                table.set_meta("reproducible", settled.reproducible)
-                table.set_meta("tasks", [task.to_wire() for task in self._site.tasks])
+                before = open_run(table, facts.identity, self._plan, episodes, self._directory.path)
+                table.set_meta("reproducible", facts.reproducible)
+                table.set_meta("tasks", [task.to_wire() for task in self._executor.tasks])
                 self._directory.write_config(to_plain(self._settings))
-                staff = self._site.staff(before, before.pending)
-                session = table.begin_session(staff.workers)
+                job = prepared.staff(before)
+                session = table.begin_session(job.workforce.workers)
                 self._notes.keep_in(table)
-                self._announce(before, settled, staff)
+                self._announce(before, facts, job.workforce)
                 if self._rules is not None:
                     self._rules.begin(before)
             except BaseException:
-                self._site.abandon()
+                prepared.abandon()
                 raise
             try:
-                ending = self._execute(table, interrupts)
+                if self._rules is not None and self._rules.stop is not None:
+                    prepared.abandon()  # what is stored says enough already
+                    ending = Ending()
+                else:
+                    ending = self._execute(job, table, interrupts)
             except BaseException as error:  # of which nobody has thought
                 with contextlib.suppress(ProctorError):
                     table.end_session(session, 0.0, f"{type(error).__name__}: {error}")
@@ -164,30 +170,24 @@ class Evaluator:
                 return Evaluation(self._directory, self._nothing, {}, None, gone)
             return self._conclude(table, session, ending, interrupts)
 
-    def _announce(self, before: Outcomes, settled: Settled, staff: Staff) -> None:
+    def _announce(self, before: Outcomes, facts: RunFacts, workforce: Workforce) -> None:
         start = RunStart(
             before=before,
-            workers=staff.workers,
-            placement=staff.placement,
+            workers=workforce.workers,
+            placement=workforce.placement,
             policy=self._settings.policy.path or self._settings.policy.type,
             benchmark=_benchmark_name(self._settings),
             directory=self._directory.path,
-            nodes=staff.nodes,
+            nodes=workforce.nodes,
         )
         for watcher in self._watchers:
             watcher.started(start)
-        for note in settled.notes:
+        for note in facts.notes:
             self._tell(note)
 
-    def _execute(self, table: EpisodeTable, interrupts: Interrupts) -> Ending:
-        ledger: Ledger = table
-        if self._rules is not None:
-            if self._rules.stop is not None:
-                self._site.abandon()  # what is stored says enough already
-                return Ending()
-            ledger = RuledLedger(table, self._rules, interrupts)
+    def _execute(self, job: Job, table: EpisodeTable, interrupts: Interrupts) -> Ending:
         try:
-            return self._site.run(ledger, self._watchers, interrupts)
+            return job.run(table, self._watchers, interrupts, self._rules)
         except ProctorError as error:
             return Ending(error=error)
         finally:
@@ -206,8 +206,7 @@ class Evaluator:
             stored, info = write_result(self._directory, table, self._plan, episodes)
             self._directory.remove_leftovers()
             if self._settings.eval.recording:
-                impatient = interrupts.count > 1 and not interrupts.satisfied
-                recorded = 0 if impatient else assemble(self._directory.path, stored.records)
+                recorded = 0 if interrupts.count > 1 else assemble(self._directory.path, stored.records)
             if error is None and ending.stopped_by is None and not stored.complete:
                 left = len(stored.results.ended.missing)
                 error = RunError(f"{left} episodes have not ended, and nothing says why.")
@@ -228,15 +227,36 @@ class Evaluator:
 def evaluate_settings(
     settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
 ) -> Evaluation:
-    """Run one evaluation on this machine, from validated settings."""
-    if live_policy is not None and settings.policy.placement == "worker":
-        raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
-    check_interpreter(settings)
+    """Run one evaluation from validated settings: on this machine, or on the nodes of a cluster."""
     if settings.eval.recording:
         check_can_record(settings.env.python)
+    if settings.cluster.address is not None:
+        _check_sendable(settings.cluster.address, live_policy)
+    else:
+        if live_policy is not None and settings.policy.placement == "worker":
+            raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
+        check_interpreter(settings)
     directory = run_directory(settings)
     directory.check_begun(settings.resume)
-    return Evaluator(settings, directory, ThisMachine(settings, directory, live_policy), watchers).run()
+    executor: Executor
+    if settings.cluster.address is not None:
+        from proctor.engine.executors.ray_cluster.driver import RayCluster
+
+        executor = RayCluster(settings, directory)
+    else:
+        executor = ThisMachine(settings, directory, live_policy)
+    return Evaluator(settings, directory, executor, watchers).run()
+
+
+def _check_sendable(address: str, live_policy: Policy | None) -> None:
+    """Refuse what a cluster cannot run."""
+    if live_policy is not None:
+        raise UsageError(
+            f"--cluster.address={address}: a live policy object cannot leave this process; "
+            "give file.py:Name, which is sent to the nodes."
+        )
+    if importlib.util.find_spec("ray") is None:
+        raise missing_package(f"--cluster.address={address}", "ray", "ray")
 
 
 def run_directory(settings: Settings) -> RunDirectory:

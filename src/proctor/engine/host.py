@@ -20,10 +20,9 @@ from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.blame import described
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
-from proctor.engine.messages import Channel, ChannelClosed, Message, clip, policy_fault
-from proctor.engine.patience import Patience
+from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault
+from proctor.engine.policy_session import PolicySession, answer
 from proctor.engine.proof import PolicyProof
-from proctor.engine.seat import Seat, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
@@ -36,12 +35,59 @@ HOST_MEMORY = CELL_BYTES * (1 + MOST_LANES)
 """A host's shared memory: one phase cell for loading, then one per lane."""
 
 
+_MEMORY = 0.9
+"""How much of the past the running averages keep at each pass."""
+
+_BUSY = 0.5
+"""The share of time in passes above which the device counts as what everybody waits for."""
+
+
+class BatchHold:
+    """Watches passes and says how long to hold the next one back. Times are in seconds, by any one clock.
+
+    A batch has one shape, so a pass with few rows costs as much as a full one. While the device has time to spare
+    that does not matter, and a question is answered at once. When passes follow each other without a pause the
+    device is what everybody waits for, and a pass with more rows serves more: then the next one is held back, at
+    most for as long as a pass takes, or until it is full, or until nobody else is left to ask.
+    """
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._pass = self._cycle = 0.0
+        self._last_end: float | None = None
+
+    def passed(self, start: float, end: float) -> None:
+        """Note a pass."""
+        since = start if self._last_end is None else min(self._last_end, start)
+        self._last_end = end
+        self._pass += (1 - _MEMORY) * (end - start - self._pass)
+        self._cycle += (1 - _MEMORY) * (end - since - self._cycle)
+
+    @property
+    def busy(self) -> bool:
+        """Whether passes follow each other without much of a pause."""
+        return self._pass > _BUSY * self._cycle
+
+    def hold(self, waiting: int, others: int, oldest: float, now: float) -> float:
+        """Return for how many seconds to wait for more; 0: start now.
+
+        Args:
+            waiting: questions that could be answered now.
+            others: workers that are served and have not asked yet.
+            oldest: when the first of those questions was seen.
+            now: the time.
+        """
+        if waiting >= self._batch or not others or not self.busy:
+            return 0.0
+        return max(0.0, oldest + self._pass - now)
+
+
 @dataclass(eq=False)
 class _Client:
     """A worker's slot, the episode that asks through it, and whether a lane has its question in hand."""
 
     slot: Slot
-    seat: Seat | None = None
+    session: PolicySession | None = None
     taken: bool = False
 
 
@@ -78,7 +124,7 @@ class PolicyServer:
         self._turn = threading.Lock()
         self._questions = self._calls = 0
         self._computing: set[int] = set()
-        self._patience = Patience(self._batch)
+        self._hold = BatchHold(self._batch)
         self._oldest = 0.0
         self._stopped = False
         self._lanes = [
@@ -142,7 +188,7 @@ class PolicyServer:
             if cell is not None:
                 cell.write(Phase.IDLE, end)
             if self._batch > 1:
-                self._patience.passed(start, end)
+                self._hold.passed(start, end)
                 self._bell.ring()  # another lane may hold a batch back until now
         self._bell.ring()  # pass the end on to the next lane
 
@@ -150,14 +196,14 @@ class PolicyServer:
         """Return up to a batch of those that wait for an answer, first come first served.
 
         A batch that is not full costs as much as a full one. So while another lane computes, one is held back
-        until it is full or that lane is done; `Patience` says whether longer.
+        until it is full or that lane is done; `BatchHold` says whether longer.
         """
         if not self._waiting:
             self._bell.wait()
         self._gather()
         while self._waiting and len(self._waiting) < self._batch and not self._stopped:
             others = sum(not client.taken for client in self._clients.values())
-            hold = self._patience.hold(len(self._waiting), others, self._oldest, now())
+            hold = self._hold.hold(len(self._waiting), others, self._oldest, now())
             if not self._computing and not hold:
                 break
             if self._bell.wait(None if self._computing else hold):
@@ -183,7 +229,7 @@ class PolicyServer:
 
     def _answer(self, clients: list[_Client]) -> None:
         asking: list[_Client] = []
-        seats: list[Seat] = []
+        sessions: list[PolicySession] = []
         windows: list[list[Observation]] = []
         for client in clients:
             generation, first, window = client.slot.request()
@@ -192,18 +238,18 @@ class PolicyServer:
                 continue
             if first:
                 try:
-                    client.seat = Seat(self._policy, Episode.from_wire(msgpack.unpackb(first)))
+                    client.session = PolicySession(self._policy, Episode.from_wire(msgpack.unpackb(first)))
                 except PolicyLostError as error:
                     self._release(client, partial(client.slot.lose, str(error)))
                     continue
-            assert client.seat is not None
+            assert client.session is not None
             asking.append(client)
-            seats.append(client.seat)
+            sessions.append(client.session)
             windows.append(window)
         if not asking:
             return
         try:
-            chunks = answer(self._policy, self._action_size, seats, windows)
+            chunks = answer(self._policy, self._action_size, sessions, windows)
         except PolicyLostError as error:
             for client in asking:
                 self._release(client, partial(client.slot.lose, str(error)))
@@ -254,7 +300,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         return
     except BaseException as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
-        channel.send({"type": "load_error", "message": clip(described(error), 4000), "usage": False})
+        channel.send({"type": "load_error", "message": keep_end(described(error), 4000), "usage": False})
         return
     loading.write(Phase.IDLE, now())
 

@@ -23,7 +23,6 @@ class Interrupts:
     def __init__(self) -> None:
         self.count = 0
         self.first: signal.Signals | None = None
-        self.satisfied = False
         self._abrupt = False
         self._bell = Bell()
         self._before: dict[signal.Signals, Any] = {}
@@ -77,12 +76,6 @@ class Interrupts:
         """Count as if that many SIGINTs had come; any thread may call it, as a node's does."""
         self.count += times
         self.first = self.first or signal.SIGINT
-        self.wake()
-
-    def enough(self) -> None:
-        """End the run at once, and not because of a signal: what it was to find out is known."""
-        self.satisfied = True
-        self.count += 2
         self.wake()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

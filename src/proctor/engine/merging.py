@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings
 from proctor.engine.evaluation import Evaluation
+from proctor.engine.stopping import StopRules
 from proctor.errors import UsageError
 from proctor.installation import install_command
 from proctor.plan import make_plan
@@ -18,6 +19,7 @@ from proctor.recording.sources import Source
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
+from proctor.store.reading import read_episodes
 from proctor.store.result import write_result
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
@@ -34,12 +36,13 @@ class Merged:
     """Videos that are no files of their runs, in words."""
 
 
-def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merged:
+def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None) -> Merged:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
         directories: runs, or directories that hold shards.
         output: the merged run's directory; by default where the shards lie.
+        rules: what may have ended the run that these are shards of; otherwise a run that was stopped stays so.
 
     Raises:
         UsageError: a directory holds no run, or the runs do not belong together.
@@ -69,7 +72,11 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None) -> Merge
         table = stack.enter_context(target.table())
         left_out = take_over(sources, target, table)
         target.write_config(tree)
-        stored, info = write_result(target, table, plan)
+        episodes = read_episodes(table, plan)
+        if rules is not None:
+            stop = rules.decide(episodes.ended)
+            table.set_meta("stopped", stop.to_meta() if stop is not None else None)
+        stored, info = write_result(target, table, plan, episodes)
         in_dataset = assemble(target.path, stored.records, runs) if recorded else 0
     missing: dict[str, list[int]] = defaultdict(list)
     for episode in stored.results.ended.missing:

@@ -118,7 +118,7 @@ class Channel:
 def policy_fault(error: RunError) -> Message:
     """Return the message that an error ends the run; `policy_gone` if trying again later may help."""
     kind = next((kind for kind, known in _HOPELESS.items() if isinstance(error, known)), "policy_gone")
-    return {"type": kind, "message": clip(str(error), 4000)}
+    return {"type": kind, "message": keep_end(str(error), 4000)}
 
 
 def as_error(message: Message) -> RunError:
@@ -128,6 +128,6 @@ def as_error(message: Message) -> RunError:
     return _HOPELESS.get(message["type"], PolicyError)(message["message"])
 
 
-def clip(text: str, most: int = 8000) -> str:
+def keep_end(text: str, most: int = 8000) -> str:
     """Return `text` short enough for a message, keeping its end, where tracebacks say what went wrong."""
     return text if len(text) <= most else "[...]" + text[-most:]

@@ -14,15 +14,14 @@ from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
-from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device, to_plain
+from proctor.config.settings import PolicySettings, Settings, chosen_device, to_plain
 from proctor.engine.bell import Bell
-from proctor.engine.crew import WorkerRecipe
-from proctor.engine.hosts import HostProcess, HostRecipe
+from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import choose_placement
+from proctor.engine.policy_session import check_fit
 from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import View
-from proctor.engine.seat import check_fit
+from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.machine.versions import (
@@ -46,22 +45,23 @@ from proctor.types import BenchmarkSpec
 
 
 @dataclass(frozen=True)
-class Served:
+class LoadedPolicy:
     """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
 
     spec: PolicySpec
     identity: dict[str, Any]
     versions: dict[str, str]
     """Of the interpreter that holds it."""
-    policy: Policy | None = None
-    hosts: Sequence[HostProcess] = ()
+    local: Policy | None = None
+    """The object, where it is in this process."""
+    hosts: Sequence[HostHandle] = ()
     prove: Callable[[], None] | None = None
     """Raises if a policy of this process may have become another since."""
 
     @property
     def is_copied(self) -> bool:
         """Whether every worker loads a copy of its own."""
-        return self.policy is None and not self.hosts
+        return self.local is None and not self.hosts
 
     def stop(self, patience: float) -> None:
         """End the hosts."""
@@ -70,13 +70,22 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedRun:
     """All that is settled before the first episode.
 
-    `videos` is how many per task can be drawn; `notes` are for the user to read.
+    Attributes:
+        policy: the policy.
+        policy_settings: its settings, with the batch shape that the run has begun with.
+        spec: what the benchmark gives a policy behind the processors in between.
+        renderer: what draws, if anything is drawn.
+        identity: all that results depend on.
+        videos: how many per task can be drawn.
+        notes: for the user to read.
     """
 
-    served: Served
+    policy: LoadedPolicy
+    policy_settings: PolicySettings
+    spec: BenchmarkSpec
     renderer: Renderer | None
     identity: Identity
     videos: int
@@ -86,7 +95,7 @@ class Ready:
     def on_gpu(self) -> bool:
         """Whether a GPU draws or holds the policy."""
         draws = self.renderer is not None and not self.renderer.software
-        return draws or self.served.spec.on_gpu
+        return draws or self.policy.spec.on_gpu
 
 
 class Preparation:
@@ -103,72 +112,78 @@ class Preparation:
         self._benchmark_path = benchmark_path(settings.env.type)
         self.benchmark = make_benchmark(self._benchmark_path, settings.env)
         self.facts = learn(self._benchmark_path, settings.env)
-        self.spec = self._spec_behind(None)
         self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
-        self._policy_settings: PolicySettings = settings.policy
-
-    def keep_batch(self, stored: Identity | None) -> None:
-        """Ask the policy for the batch shape that a run has begun with, where the settings leave it open."""
-        settings = self._policy_settings
-        if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
-            self._policy_settings = dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
 
     def prepare(
         self,
         stack: ExitStack,
         interrupts: Interrupts,
         tell: Callable[[str], None],
-        find: Callable[[Served], Renderer] | None = None,
-    ) -> Ready:
+        stored: Identity | None = None,
+        find: Callable[[LoadedPolicy], Renderer] | None = None,
+    ) -> PreparedRun:
         """Load the policy, find a renderer, and say what the results will depend on.
 
         Args:
             stack: what is opened here is closed with it.
             interrupts: a stop signal ends the waiting.
             tell: who is told what the user should know.
+            stored: what a run depends on that is to be continued.
             find: chooses the renderer; asked only if something will be drawn.
 
         Raises:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        served = self._prepare_policy(stack, interrupts)
+        settings = self._with_stored_batch(stored)
+        policy = self._load_policy(settings, stack, interrupts)
         try:
-            self.spec = self._spec_behind(served.spec.env_processors)
-            check_fit(served.spec, self.spec)
-            renderer, videos = self._choose_renderer(served, tell, find)
-            return Ready(served, renderer, self._identity(served, renderer), videos, self._notes(served.spec))
+            spec = self._spec_behind(policy.spec.env_processors)
+            check_fit(policy.spec, spec)
+            renderer, videos = self._choose_renderer(policy, spec, tell, find)
+            identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
+            return PreparedRun(policy, settings, spec, renderer, identity, videos, notes)
         except BaseException:
-            served.stop(0.0)
+            policy.stop(0.0)
             raise
+
+    def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
+        """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
+        settings: PolicySettings = self._settings.policy
+        if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
+            return dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
+        return settings
 
     def _spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
         """Return what a policy may rely on that names these processors, or none of its own."""
         steps = processors_for(self.benchmark, processors)
         return spec_behind(steps, self.facts.spec).renamed(self._settings.rename_map)
 
-    def _prepare_policy(self, stack: ExitStack, interrupts: Interrupts) -> Served:
+    def _load_policy(self, settings: PolicySettings, stack: ExitStack, interrupts: Interrupts) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
         The host is started first of all: a policy that does not load or does not fit is refused before any
         simulator starts. A light policy is cheap enough to be made here, only to be asked.
         """
         if self.live is not None:
-            identity = policy_identity(policy_code("", self._policy_settings), self.live.spec)
-            return Served(self.live.spec, identity, interpreter_versions(), policy=self.live)
+            identity = policy_identity(policy_code("", settings), self.live.spec)
+            return LoadedPolicy(self.live.spec, identity, interpreter_versions(), local=self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
-        settings = self._policy_settings
+        plain_spec = self._spec_behind(None)
         inline = not self._settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
             with users_code("the policy could not be loaded"):
                 proof = PolicyProof(
-                    self._policy_path, settings, lambda: policy_class.from_settings(settings, self.spec), None
+                    self._policy_path, settings, lambda: policy_class.from_settings(settings, plain_spec), None
                 )
             if inline or settings.placement != "central":
                 spec, versions = proof.policy.spec, interpreter_versions()
-                return Served(spec, proof.identity, versions, policy=proof.policy, prove=proof)
+                return LoadedPolicy(spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [HostProcess(recipe, new_bell(stack), generation=1) for recipe in self._host_recipes()]
+        hosts = [
+            HostHandle(recipe, new_bell(stack), generation=1)
+            for recipe in self._host_recipes(settings, plain_spec)
+        ]
         try:
             specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
             for host in hosts:
@@ -181,18 +196,17 @@ class Preparation:
             for host in hosts:
                 host.stop(0.0)
             raise
-        return Served(specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
+        return LoadedPolicy(specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
 
-    def _host_recipes(self) -> list[HostRecipe]:
+    def _host_recipes(self, settings: PolicySettings, spec: BenchmarkSpec) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
-        settings = self._policy_settings
         devices = [name.strip() for name in (chosen_device(settings) or "").split(",")]
         plain = to_plain(settings)
         return [
             HostRecipe(
                 policy=self._policy_path,
                 settings={**plain, "device": device} if device else plain,
-                benchmark=self.spec.to_wire(),
+                benchmark=spec.to_wire(),
                 before_processors=self.facts.spec.to_wire(),
                 log=self._logs / ("host.log" if number == 0 else f"host-{number}.log"),
                 python=settings.python,
@@ -200,26 +214,32 @@ class Preparation:
             for number, device in enumerate(devices)
         ]
 
-    def place(self, served: Served, pending: Plan, workers: int) -> Served:
+    def place(self, prepared: PreparedRun, pending: Plan, workers: int) -> PreparedRun:
         """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
-        asked = self._policy_settings.placement
-        elsewhere = self._policy_settings.python or self._settings.env.python
-        if not served.hosts or asked == "central" or (asked == "auto" and elsewhere):
-            return served  # what the policy needs is in its own interpreter
+        settings, policy = prepared.policy_settings, prepared.policy
+        asked = settings.placement
+        elsewhere = settings.python or self._settings.env.python
+        if not policy.hosts or asked == "central" or (asked == "auto" and elsewhere):
+            return prepared  # what the policy needs is in its own interpreter
         if asked == "auto":
-            asks = pending.most_steps / (served.spec.action_steps or 1)
-            cost = served.hosts[0].cost if len(served.hosts) == 1 else None
+            asks = pending.most_steps / (policy.spec.action_steps or 1)
+            cost = policy.hosts[0].cost if len(policy.hosts) == 1 else None
             asked = choose_placement(cost, asks, workers, usable_cores(), available_memory() // 2)
         if asked == "central":
-            return served
-        served.stop(1.0)
-        return dataclasses.replace(served, hosts=())
+            return prepared
+        policy.stop(1.0)
+        return dataclasses.replace(prepared, policy=dataclasses.replace(policy, hosts=()))
 
     def _choose_renderer(
-        self, served: Served, tell: Callable[[str], None], find: Callable[[Served], Renderer] | None
+        self,
+        policy: LoadedPolicy,
+        spec: BenchmarkSpec,
+        tell: Callable[[str], None],
+        find: Callable[[LoadedPolicy], Renderer] | None,
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        looks = View.of(served.spec, self.spec).drawn or self._records_cameras() or not self.facts.draws_on_look
+        records = self._settings.eval.recording and any(feature.drawn for feature in spec.features.values())
+        looks = View.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
         if videos and self.facts.no_frames:
             tell(f"no videos: {self.facts.no_frames}")
@@ -227,15 +247,12 @@ class Preparation:
         if not self.facts.uses_gl or not (looks or videos):
             return None, videos
         try:
-            return (find(served) if find is not None else find_renderer(self._settings.env.python)), videos
+            return (find(policy) if find is not None else find_renderer(self._settings.env.python)), videos
         except NoPicturesError as error:
             if looks:
                 raise
             tell(f"no videos: {error}")
             return None, 0
-
-    def _records_cameras(self) -> bool:
-        return self._settings.eval.recording and any(f.drawn for f in self.spec.features.values())
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
         notes = (*self.facts.notes, *spec.notes)
@@ -245,10 +262,10 @@ class Preparation:
         repeats = repeats_note(plan)
         return notes if repeats is None else (*notes, repeats)
 
-    def _identity(self, served: Served, renderer: Renderer | None) -> Identity:
+    def _identity(self, policy: LoadedPolicy, spec: BenchmarkSpec, renderer: Renderer | None) -> Identity:
         """Return all that results depend on: every unmarked setting, and what each part says of itself."""
         settings, facts = self._settings, self.facts
-        looks = View.of(served.spec, self.spec).drawn
+        looks = View.of(policy.spec, spec).drawn
         benchmark = {key: value for key, value in facts.identity.items() if key != "versions"}
         in_this_process = self.live is not None or not settings.eval.use_async_envs
         return {
@@ -256,7 +273,7 @@ class Preparation:
             "env": benchmark,
             "spec": to_plain(facts.spec.to_wire()),
             "tasks": [to_plain(task.to_wire()) for task in facts.tasks],
-            "policy": {**known_again(served.identity), "versions": served.versions},
+            "policy": {**known_again(policy.identity), "versions": policy.versions},
             "renderer": renderer.name if renderer is not None and looks else None,
             "machine": {
                 **cpu_kind(),
@@ -266,21 +283,21 @@ class Preparation:
             "versions": facts.versions,
         }
 
-    def recipe(self, ready: Ready, served: Served) -> WorkerRecipe:
+    def recipe(self, prepared: PreparedRun) -> WorkerRecipe:
         """Return what a worker needs to start."""
-        s = self._settings
-        in_worker = not served.hosts and self.live is None
+        s, policy = self._settings, prepared.policy
+        in_worker = not policy.hosts and self.live is None
         return WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(s.env),
-            spec=self.spec.to_wire(),
-            policy_spec=served.spec.to_wire(),
+            spec=prepared.spec.to_wire(),
+            policy_spec=policy.spec.to_wire(),
             benchmark_identity=self.facts.identity,
-            policy_identity=served.identity,
+            policy_identity=policy.identity,
             logs=self._logs,
-            environment=self._gl_environment(ready.renderer),
+            environment=self._gl_environment(prepared.renderer),
             policy=self._policy_path if in_worker else None,
-            policy_settings=to_plain(self._policy_settings) if in_worker else None,
+            policy_settings=to_plain(prepared.policy_settings) if in_worker else None,
             fps=self.facts.fps,
             video_fps=s.eval.video_fps,
             python=s.env.python,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import Simulator
 from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
-from proctor.engine.seat import Seat, all_finite, answer, looked_at
+from proctor.engine.policy_session import PolicySession, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
 from proctor.engine.windows import Windows
 from proctor.errors import BenchmarkError, SimulatorError
@@ -70,7 +70,7 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Witnesses:
+class EpisodeSinks:
     """Who looks on besides the policy. Nothing that they see changes what it sees."""
 
     film: FrameSink | None = None
@@ -96,7 +96,7 @@ class Witnesses:
             self.recorder.abandon()
 
 
-NOBODY = Witnesses()
+NO_SINKS = EpisodeSinks()
 
 
 class LocalActor:
@@ -114,13 +114,13 @@ class LocalActor:
         self._policy, self._action_size, self._prove = policy, action_size, prove
 
     def begin(self, episode: Episode) -> None:
-        """Take a seat for the episode."""
-        self._seat = Seat(self._policy, episode)
+        """Begin a session for the episode."""
+        self._session = PolicySession(self._policy, episode)
 
     def act(self, window: Sequence[Observation]) -> NDArray[Any]:
         """Ask the policy directly. It gets arrays of its own, as in another process: it may write to them."""
         own = [{key: array.copy() for key, array in observation.items()} for observation in window]
-        chunk = answer(self._policy, self._action_size, [self._seat], [own])[0]
+        chunk = answer(self._policy, self._action_size, [self._session], [own])[0]
         self._prove()
         return chunk
 
@@ -172,15 +172,15 @@ def run_episode(
     actor: Actor,
     view: View,
     meter: Meter,
-    witnesses: Witnesses = NOBODY,
+    sinks: EpisodeSinks = NO_SINKS,
 ) -> EpisodeRecord:
     """Run one episode to its end and return its record.
 
     Its digests cover every observation the policy saw, every action that the simulator was given, every reward,
     the success and how it ended: an episode whose two digests are equal is the same, to the bit.
     """
-    film, recorder = witnesses.film, witnesses.recorder
-    unseen, seen_too = witnesses.look, view.keys | witnesses.look
+    film, recorder = sinks.film, sinks.recorder
+    unseen, seen_too = sinks.look, view.keys | sinks.look
     digests = view.digests()
     windows = Windows(view.offsets, view.stride)
     rewards: list[float] = []

@@ -20,7 +20,6 @@ import numpy as np
 from proctor.config.combinations import rival, wanted_precision
 from proctor.config.contents import by_content
 from proctor.config.settings import Settings
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
@@ -29,7 +28,7 @@ from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
 from proctor.store.run_directory import DATABASE, RunDirectory
-from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
+from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, EpisodeKey
 
 
@@ -209,35 +208,6 @@ class StopRules:
 
 _SUCCESS: Mapping[int, bool | None] = {0: None, ERROR: None, UNKNOWN: None, FAILURE: False, SUCCESS: True}
 """What a state says to a rule: an error, and a task that does not report success, say nothing."""
-
-
-class RuledLedger(Ledger):
-    """A ledger that ends the run when a rule is satisfied by what was stored."""
-
-    def __init__(self, ledger: Ledger, rules: StopRules, interrupts: Interrupts) -> None:
-        self._ledger, self._rules, self._interrupts = ledger, rules, interrupts
-
-    def running(self) -> list[RunningEpisode]:
-        """Return what was started before and has not ended."""
-        return self._ledger.running()
-
-    def write(
-        self,
-        records: Iterable[EpisodeRecord],
-        attempts: Iterable[Attempt] = (),
-        running: Iterable[RunningEpisode] = (),
-    ) -> None:
-        """Keep results for good, then ask the rules."""
-        records = list(records)
-        self._ledger.write(records, attempts, running)
-        if self._rules.stop is None:
-            self._rules.add(records)
-            if self._rules.stop is not None:
-                self._interrupts.enough()
-
-    def check(self) -> None:
-        """Ask the ledger behind it."""
-        self._ledger.check()
 
 
 def rules_for(settings: Settings, plan: Plan) -> StopRules | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from proctor.events import Progress
@@ -30,7 +29,6 @@ class Tally:
         self._ended, self._errors = before.ended, before.errors
         self._endings = Results(before).endings(self._reporting)
         self._running = {key: steps for key, steps in cut_short if not before.state(key)}
-        self._began = time.monotonic()
         self._episode_seconds = 0.0
         self.finished = 0
         self.build_seconds = 0.0
@@ -56,8 +54,10 @@ class Tally:
         """Seconds of an episode so far; not short, as long as nothing is known."""
         return self._episode_seconds / self.finished if self.finished else SHORT_EPISODE
 
-    def progress(self, steps: int, busy: int, workers: int, running: Iterable[RunningEpisode] = ()) -> Progress:
-        """Return this moment, for whoever watches; `running` are the episodes in flight."""
+    def progress(
+        self, steps: int, busy: int, workers: int, running: Iterable[RunningEpisode] = (), seconds: float = 0.0
+    ) -> Progress:
+        """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
         for key, age in running:
             place = self._plan.place_of(key)
             if place is None or self._states[place] <= ERROR:  # what is told of it may be older than its end
@@ -71,7 +71,7 @@ class Tally:
             rate=self._rate(started) if self._reporting else None,
             running=started,
             steps=steps,
-            seconds=time.monotonic() - self._began,
+            seconds=seconds,
             busy=busy,
             workers=workers,
             episodes_here=self.finished,

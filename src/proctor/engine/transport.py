@@ -59,7 +59,7 @@ class Phase(IntEnum):
 
 
 HOST_DIED = "the policy's host died"
-NOBODY = -1
+NO_SINKS = -1
 """The generation of a host that a closed slot's request is meant for: there is none such."""
 
 
@@ -349,7 +349,7 @@ class Slot:
         """Return the waiting request: the host's generation it is meant for, its header and its window."""
         with self._lock:
             if self._map.closed:
-                return NOBODY, b"", []
+                return NO_SINKS, b"", []
             return (int(_U32.unpack_from(self._map, _ASKED_OF)[0]), *self._request.read())
 
     def answer(self, chunk: Array) -> None:

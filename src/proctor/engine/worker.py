@@ -20,10 +20,10 @@ from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
-from proctor.engine.messages import Channel, Message, clip, policy_fault
+from proctor.engine.messages import Channel, Message, keep_end, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof, PolicyProof
-from proctor.engine.rollout import Actor, LocalActor, View, Witnesses, run_episode
+from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, View, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
@@ -72,7 +72,7 @@ class RemoteActor:
         return chunk
 
 
-class Stage:
+class SimulatorCache:
     """Keeps the simulator of the last task, because the next episode is usually of the same one."""
 
     def __init__(self, benchmark: Benchmark, processors: Sequence[EnvProcessor], meter: Meter) -> None:
@@ -98,16 +98,16 @@ class Stage:
 
 
 def play(
-    stage: Stage, episode: Episode, actor: Actor, view: View, meter: Meter, witnesses: Witnesses
+    cache: SimulatorCache, episode: Episode, actor: Actor, view: View, meter: Meter, sinks: EpisodeSinks
 ) -> EpisodeRecord:
-    """Run one episode on a stage; what is kept of it is durable when this returns."""
+    """Run one episode on a cached simulator; what is kept of it is durable when this returns."""
     meter.start_episode()
     try:
-        record = run_episode(stage.simulator_for(episode), episode, actor, view, meter, witnesses)
+        record = run_episode(cache.simulator_for(episode), episode, actor, view, meter, sinks)
         meter.enter(Phase.ENCODE)
-        witnesses.finish(record)
+        sinks.finish(record)
     except BaseException:
-        witnesses.abandon()
+        sinks.abandon()
         raise
     return record
 
@@ -130,27 +130,27 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
         channel.send(policy_fault(error))
         return
-    stage = Stage(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
+    cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
     while True:
         order, _ = channel.receive()
         if order["type"] == "stop":
             meter.enter(Phase.BUILD)
-            stage.close()
+            cache.close()
             return
         episode = Episode.from_wire(order["episode"])
         video, recording = order["video"], order["recording"]
-        witnesses = Witnesses(
+        sinks = EpisodeSinks(
             VideoSink(Path(video), settings.fps, settings.video_fps) if video else None,
             EpisodeRecorder(Path(recording), episode, spec, settings.fps) if recording else None,
         )
         try:
-            record = play(stage, episode, actor, view, meter, witnesses)
+            record = play(cache, episode, actor, view, meter, sinks)
             meter.enter(Phase.BUILD)
             prove()  # its simulator may have been built from code that was imported only now
         except PolicyLostError as error:
-            channel.send({"type": "policy_lost", "reason": clip(str(error), 2000)})
+            channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
         except RunError as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
             channel.send(policy_fault(error))
@@ -163,7 +163,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
                 channel.send(policy_fault(PolicyError(f"the policy failed: {described(error)}")))
                 return
             reason = f"{meter.phase.name.lower()} raised {named(error)}"
-            channel.send({"type": "simulator_error", "reason": clip(reason, 2000)})
+            channel.send({"type": "simulator_error", "reason": keep_end(reason, 2000)})
             return
         else:
             channel.send({"type": "done", "record": record.to_wire()})

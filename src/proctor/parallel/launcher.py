@@ -1,6 +1,7 @@
 """The launcher: an event loop over the shards' pipes and pidfds. It starts, watches, restarts and stops them.
 
-To whoever watches, the shards are one run: one plan, one count, and one rate over all that was started.
+To whoever watches, the shards are one run: one plan, one count, and one rate over all that was started. Rules that
+end a run before its plan does are asked here, of the finished prefix of the whole plan; no shard knows of them.
 """
 
 from __future__ import annotations
@@ -8,56 +9,56 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from proctor.config.settings import LimitSettings, RunSettings
-from proctor.engine.coordinator import TICK
+from proctor.config.settings import Settings
+from proctor.engine.dispatch import Dispatch
+from proctor.engine.executors.protocol import TICK, Ending
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
-from proctor.engine.tally import Tally
 from proctor.errors import ProctorError, RunError
 from proctor.events import Watcher
-from proctor.parallel.shard import Event, ShardProcess, ShardRecipe, judge
-from proctor.store.outcomes import Outcomes
+from proctor.parallel.shard import ShardEvent, ShardProcess, ShardRecipe, judge
 from proctor.store.schema import EpisodeRecord
 
 LATE = 30.0
 """Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the launcher is to do; everything in it is settled."""
-
-    before: Outcomes
-    """What of the plan had ended already."""
-    shards: Sequence[ShardRecipe]
-    """Those that have something left to do."""
-    eval: RunSettings
-    limits: LimitSettings
-    told: Sequence[str]
-    """Notes that the user has read already, and need not read again from every shard."""
-
-
 class Launcher:
-    """Runs shards until each has done its part, or cannot."""
+    """Runs shards until each has done its part, or cannot, or a rule has ended the run.
 
-    def __init__(self, order: Order, watcher: Watcher, interrupts: Interrupts) -> None:
-        self._order, self._watcher, self._interrupts = order, watcher, interrupts
-        self._tally = Tally(order.before)
+    Args:
+        shards: those that have something left to do.
+        dispatch: counts what they have stored, and says when that is enough.
+        settings: all settings.
+        told: notes that the user has read already, and need not read again from every shard.
+        watcher: who is told of progress.
+        interrupts: the stop signals.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[ShardRecipe],
+        dispatch: Dispatch,
+        settings: Settings,
+        told: Sequence[str],
+        watcher: Watcher,
+        interrupts: Interrupts,
+    ) -> None:
+        self._shards, self._dispatch, self._told = shards, dispatch, told
+        self._eval, self._limits = settings.eval, settings.limits
+        self._watcher, self._interrupts = watcher, interrupts
         self._running: dict[str, ShardProcess] = {}
-        self._deaths: dict[str, int] = {}
         self._steps_of_the_gone = 0
         self._error: ProctorError | None = None
         self._stop_deadline: float | None = None
-        self._shown = 0.0
+        self._began, self._shown = time.monotonic(), 0.0
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> Ending:
         """Run to the end, whatever that is, and leave no process behind."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
         try:
-            for recipe in self._order.shards:
+            for recipe in self._shards:
                 self._start(recipe)
             while self._running:
                 for key, _ in self._selector.select(TICK):
@@ -70,7 +71,7 @@ class Launcher:
                 shard.kill()
                 shard.reap()
             self._selector.close()
-        return Ending(self._interrupts.first if self._stop_deadline is not None else None, self._error)
+        return Ending(self._interrupts.first, self._error)
 
     def _start(self, recipe: ShardRecipe) -> None:
         shard = ShardProcess(recipe)
@@ -88,7 +89,7 @@ class Launcher:
         if shard.hung_up:
             self._unwatch(shard.pipe)  # its pidfd tells the rest
 
-    def _on_event(self, shard: ShardProcess, event: Event) -> None:
+    def _on_event(self, shard: ShardProcess, event: ShardEvent) -> None:
         if event["event"] == "episode":
             del event["event"]
             self._note_records(shard, [EpisodeRecord(**event)])
@@ -97,15 +98,17 @@ class Launcher:
 
     def _is_told(self, message: str) -> bool:
         """Whether the user has read it already: that all are stopping was told once for all, too."""
-        return message in self._order.told or self._stop_deadline is not None
+        return message in self._told or self._stop_deadline is not None
 
     def _note_records(self, shard: ShardProcess, records: Iterable[EpisodeRecord]) -> None:
         for record in records:
-            if self._tally.knows(record):
+            if self._dispatch.knows(record):
                 continue
-            self._deaths.pop(shard.recipe.name, None)
-            self._tally.add(record)
+            self._dispatch.restarts.progressed(shard.recipe.name)
+            self._dispatch.stored([record])
             self._watcher.episode(record)
+        if self._dispatch.stop is not None and self._stop_deadline is None:
+            self._stop()
 
     # How shards end.
 
@@ -131,9 +134,9 @@ class Launcher:
             self._on_death(recipe, shard.describe_end(code))
 
     def _on_death(self, recipe: ShardRecipe, ending: str) -> None:
-        most = self._order.eval.max_attempts
-        deaths = self._deaths[recipe.name] = self._deaths.get(recipe.name, 0) + 1
-        if deaths < most:
+        restarts = self._dispatch.restarts
+        deaths = restarts.died(recipe.name)
+        if not restarts.is_given_up(recipe.name):
             self._watcher.note(f"{recipe.name} {ending}: starting it again, it goes on from where it was")
             self._start(recipe)
             return
@@ -152,7 +155,7 @@ class Launcher:
     def _on_signal(self) -> None:
         self._interrupts.drain()
         if self._interrupts.count:
-            grace = self._order.eval.stop_grace
+            grace = self._eval.stop_grace
             self._stop(
                 f"stopping all shards: episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
             )
@@ -160,20 +163,24 @@ class Launcher:
             for shard in self._running.values():
                 shard.kill()
 
-    def _stop(self, message: str) -> None:
+    def _stop(self, message: str | None = None) -> None:
+        """Ask all shards to stop; without a message because a rule has been satisfied, which ends them at once."""
         if self._stop_deadline is not None:
             return
-        self._stop_deadline = time.monotonic() + self._order.eval.stop_grace + LATE
-        self._watcher.note(message)
+        self._stop_deadline = time.monotonic() + self._eval.stop_grace + LATE
+        if message is not None:
+            self._watcher.note(message)
         for shard in self._running.values():
             shard.interrupt()
 
     def _watch_the_clock(self) -> None:
+        late = self._stop_deadline is not None and time.monotonic() > self._stop_deadline
         for shard in self._running.values():
-            shard.kill_if_still(self._order.limits.respond)
-        if self._stop_deadline is not None and time.monotonic() > self._stop_deadline:
-            for shard in self._running.values():
+            shard.kill_if_still(self._limits.respond)
+            if late:
                 shard.kill()
+            elif self._dispatch.stop is not None:
+                shard.interrupt()  # the second one: what is known is enough, and nothing in flight is waited for
 
     def _show(self, force: bool = False) -> None:
         moment = time.monotonic()
@@ -181,10 +188,11 @@ class Launcher:
             return
         self._shown = moment
         shards = self._running.values()
-        progress = self._tally.progress(
+        self._dispatch.workers = sum(shard.workers for shard in shards)
+        progress = self._dispatch.progress(
+            moment - self._began,
             steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
             busy=sum(shard.busy for shard in shards),
-            workers=sum(shard.workers for shard in shards),
             running=[one for shard in shards for one in shard.running],
         )
         self._watcher.progress(progress)

@@ -8,17 +8,19 @@ from dataclasses import replace
 
 from proctor.config.settings import Settings, to_plain
 from proctor.config.yaml_files import CONFIG_FILE
-from proctor.engine.child import STEADY
+from proctor.engine.dispatch import Dispatch
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
+from proctor.engine.executors.protocol import Ending
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.job import Ending
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
+from proctor.engine.process import STEADY
+from proctor.engine.stopping import rules_for
 from proctor.errors import Interrupted, ProctorError, UsageError
 from proctor.events import RunStart, Watcher
 from proctor.installation import package_environment
-from proctor.parallel.launcher import Launcher, Order
-from proctor.parallel.settle import Settled, Settling, Wish
+from proctor.parallel.launcher import Launcher
+from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
 from proctor.parallel.shard import ShardRecipe
 from proctor.plan import make_plan, shard_of
 from proctor.recording.assembly import check_can_record
@@ -33,7 +35,7 @@ LOCK = "launcher.lock"
 _SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
 
 
-def run_parallel(settings: Settings, wish: Wish, watcher: Watcher) -> Evaluation:
+def run_parallel(settings: Settings, options: ShardOptions, watcher: Watcher) -> Evaluation:
     """Run one evaluation in several processes and merge them. Raises `UsageError` before anything has started."""
     if settings.eval.num_shards > 1 or settings.eval.shard_id:
         raise UsageError(
@@ -48,20 +50,21 @@ def run_parallel(settings: Settings, wish: Wish, watcher: Watcher) -> Evaluation
     check_interpreter(settings)
     if settings.eval.recording:
         check_can_record(settings.env.python)
-    return _Parallel(settings, wish, watcher).run()
+    return _Parallel(settings, options, watcher).run()
 
 
 class _Parallel:
     """One run of the launcher."""
 
-    def __init__(self, settings: Settings, wish: Wish, watcher: Watcher) -> None:
+    def __init__(self, settings: Settings, options: ShardOptions, watcher: Watcher) -> None:
         self._settings, self._watcher = settings, watcher
         self._target = RunDirectory(output_directory(settings))
         self._target.check_usable()
         self._preparation = Preparation(settings, self._target.logs)
         self._plan = make_plan(self._preparation.facts.tasks, settings.eval.n_episodes, settings.seed)
+        self._rules = rules_for(settings, self._plan)
         self._earlier = earlier_runs(self._target)
-        self._wish = wish._replace(num_shards=check_count(self._target, self._earlier, wish.num_shards))
+        self._options = options._replace(num_shards=check_count(self._target, self._earlier, options.num_shards))
 
     def run(self) -> Evaluation:
         """Run what is missing in every shard, and merge."""
@@ -84,18 +87,18 @@ class _Parallel:
         with Interrupts() as interrupts:
             identities = filter(None, (run.stored_identity() for run in self._earlier))
             try:
-                settling = Settling(self._settings, self._wish, next(identities, None), self._watcher.note)
+                chooser = SetupChooser(self._settings, self._options, next(identities, None), self._watcher.note)
                 with interrupts.abruptly():
-                    settled = settling.settle(self._preparation, interrupts)
+                    setup = chooser.choose(self._preparation, interrupts)
             except Interrupted:
                 return self._nothing(Ending(interrupts.first))
-            before = self._already(settled)
-            self._check_not_serial(settled.shards, before)
+            before = self._already(setup)
+            self._check_not_serial(setup.shards, before)
             self._target.write_config(to_plain(self._settings))
-            ending = self._launch(settled, before, interrupts)
+            ending = self._launch(setup, before, interrupts)
             return self._merge(ending)
 
-    def _already(self, settled: Settled) -> Outcomes:
+    def _already(self, setup: ShardSetup) -> Outcomes:
         """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
 
         Raises:
@@ -105,7 +108,7 @@ class _Parallel:
         for run in self._earlier:
             with EpisodeTable(run.path / DATABASE, read_only=True) as table:
                 if table.meta("identity") is not None:
-                    check_continues(table, settled.identity, self._settings.eval.n_episodes, run.path)
+                    check_continues(table, setup.identity, self._settings.eval.n_episodes, run.path)
                 for row in table.episodes():
                     found.add(row, {})
         return found
@@ -117,36 +120,40 @@ class _Parallel:
                 f"Go on with it: proctor eval --resume={self._target.path}"
             )
 
-    def _launch(self, settled: Settled, before: Outcomes, interrupts: Interrupts) -> Ending:
-        waiting = set((self._plan.places_of(before.pending) % settled.shards).tolist())
-        left = [self._recipe(settled, number) for number in range(settled.shards) if number in waiting]
+    def _launch(self, setup: ShardSetup, before: Outcomes, interrupts: Interrupts) -> Ending:
+        if self._rules is not None:
+            self._rules.begin(before)
+            if self._rules.stop is not None:
+                return Ending()  # what is stored says enough already
+        waiting = set((self._plan.places_of(before.pending) % setup.shards).tolist())
+        left = [self._recipe(setup, number) for number in range(setup.shards) if number in waiting]
         for shard in left:
-            shard.run.begin(settled.identity)
+            shard.run.begin(setup.identity)
         self._watcher.started(
             RunStart(
                 before=before,
-                workers=sum(min(settled.workers, len(shard.plan)) for shard in left),
+                workers=sum(min(setup.workers, len(shard.plan)) for shard in left),
                 placement="shards",
                 policy=self._settings.policy.path or self._settings.policy.type,
                 benchmark=self._settings.env.type.rpartition(":")[2],
                 directory=self._target.path,
             )
         )
-        order = Order(before, left, self._settings.eval, self._settings.limits, settled.notes)
+        dispatch = Dispatch(before, (), max_attempts=self._settings.eval.max_attempts, rules=self._rules)
         try:
-            return Launcher(order, self._watcher, interrupts).run()
+            return Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts).run()
         finally:
             self._watcher.ended()
 
-    def _recipe(self, settled: Settled, number: int) -> ShardRecipe:
-        path, shard = self._target.path, Shard(number, settled.shards)
+    def _recipe(self, setup: ShardSetup, number: int) -> ShardRecipe:
+        path, shard = self._target.path, Shard(number, setup.shards)
         return ShardRecipe(
             name=shard.name,
             run=RunDirectory(path, shard if shard.of > 1 else None),
             plan=shard_of(self._plan, *shard),
             flags=[
                 f"--config_path={path / CONFIG_FILE}",
-                *settled.flags,
+                *setup.flags,
                 f"--eval.shard_id={shard.number}",
                 f"--eval.num_shards={shard.of}",
                 f"--output_dir={path}",
@@ -154,8 +161,11 @@ class _Parallel:
                 # The launcher reports for all.
                 "--report_to=none",
                 "--wandb.enable=false",
+                # Of the whole plan, which no shard sees; the launcher asks the rules.
+                "--eval.stop_when=none",
+                "--eval.until_better_than=none",
             ],
-            environment={**package_environment(), **STEADY, **settled.shard_environment(number)},
+            environment={**package_environment(), **STEADY, **setup.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",
         )
 
@@ -164,7 +174,7 @@ class _Parallel:
         if not earlier_runs(self._target):
             return self._nothing(ending)
         try:
-            merged = merge_runs([self._target.path], self._target.path).evaluation
+            merged = merge_runs([self._target.path], self._target.path, self._rules).evaluation
             # A shard's settings have its share of the machine; those of the whole are the user's.
             self._target.write_config(to_plain(self._settings))
         except ProctorError as error:

@@ -6,17 +6,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.engine.messages import clip
-from proctor.engine.waiting import wait_readable
-from proctor.engine.watchdog import Stillness
+from proctor.engine.process import ChildProcess, Stillness, module_command
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,
@@ -27,15 +23,15 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
-from proctor.machine.processes import describe_exit, exit_code, is_stopped, kill_group
+from proctor.machine.processes import describe_exit, is_stopped
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.run_directory import DATABASE, RunDirectory
 from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 
-Event = dict[str, Any]
-Outcome = Literal["done", "died", "hopeless"]
+ShardEvent = dict[str, Any]
+ShardOutcome = Literal["done", "died", "hopeless"]
 
 _PIPE_BYTES = 1 << 20
 
@@ -59,45 +55,32 @@ class ShardRecipe:
             yield from table.records()
 
 
-class ShardProcess:
+class ShardProcess(ChildProcess):
     """The launcher's handle on one start of a shard."""
 
     def __init__(self, recipe: ShardRecipe) -> None:
         self.recipe = recipe
         self.steps = self.busy = self.workers = 0
         self.running: list[RunningEpisode] = []
-        self.result: Event | None = None
+        self.result: ShardEvent | None = None
         self.hung_up = False
         self._verdict: str | None = None
         self._in_loop = False
         self._heard = 0
         self._stillness = Stillness()
         self._rest = b""
-        recipe.log.parent.mkdir(parents=True, exist_ok=True)
-        self._log_start = recipe.log.stat().st_size if recipe.log.exists() else 0
-        # Like the launcher itself, a shard finds modules in the user's directory only if it was started so.
-        safe = [] if sys.path and sys.path[0] in ("", str(Path.cwd())) else ["-P"]
         self.pipe, theirs = os.pipe2(os.O_CLOEXEC)
         try:
-            with recipe.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    [sys.executable, *safe, "-m", "proctor.parallel", str(os.getpid()), *recipe.flags],
-                    stdin=subprocess.DEVNULL,
-                    stdout=theirs,
-                    stderr=log,
-                    env={**os.environ, **recipe.environment},
-                    # Its own group: Ctrl-C on the terminal reaches the launcher alone.
-                    process_group=0,
-                )
+            command = module_command("proctor.parallel", str(os.getpid()), *recipe.flags)
+            super().__init__(command, log=recipe.log, env=recipe.environment, stdout=theirs)
         except BaseException:
             os.close(self.pipe)
             raise
         finally:
             os.close(theirs)
         os.set_blocking(self.pipe, False)
-        self.pidfd = os.pidfd_open(self.process.pid)
 
-    def listen(self) -> list[Event]:
+    def listen(self) -> list[ShardEvent]:
         """Return what it has said since the last time, and remember what it says of itself."""
         events = []
         for line in self._lines():
@@ -132,7 +115,7 @@ class ShardProcess:
         return lines
 
     def interrupt(self) -> None:
-        """Ask it to stop as Ctrl-C would: episodes in flight may finish."""
+        """Ask it to stop as Ctrl-C would: episodes in flight may finish, unless it is asked again."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
 
@@ -149,17 +132,10 @@ class ShardProcess:
             self._verdict = f"{what} for longer than {limit:g} s (--limits.respond)"
             self.kill()
 
-    def kill(self) -> None:
-        """End it now; its workers and its policy end with it."""
-        kill_group(self.process, self.pidfd)
-
-    def reap(self) -> int | None:
-        """Wait for its end and return its exit code, if that can be known."""
-        wait_readable([self.pidfd])
-        self.kill()  # what it started itself; it is still a zombie, so its number is nobody else's
-        code = exit_code(self.process)
+    def reap(self, patience: float | None = None) -> int | None:
+        """Wait for its end and return its exit code, if that can be known; its workers and policy end with it."""
+        code = super().reap(patience)
         os.close(self.pipe)
-        os.close(self.pidfd)
         return code
 
     @property
@@ -180,19 +156,11 @@ class ShardProcess:
         """Return its own complaint, or the last line that it printed where errors go."""
         if self.result is not None and self.result["error"] is not None:
             return str(self.result["error"]["message"])
-        text = self.recipe.log.read_bytes()[self._log_start :].decode(errors="replace").strip()
-        _, complaint, words = text.rpartition("proctor: ")
-        return words if complaint else clip(text.splitlines()[-1], 300) if text else ""
-
-    def drop_log(self) -> None:
-        """Remove its error output, of which everything has been told."""
-        if self._log_start:
-            os.truncate(self.recipe.log, self._log_start)
-        else:
-            self.recipe.log.unlink(missing_ok=True)
+        _, complaint, words = "\n".join(self.printed()).rpartition("proctor: ")
+        return words if complaint else super().last_words()
 
 
-def judge(code: int | None, result: Event | None) -> tuple[Outcome, type[ProctorError]]:
+def judge(code: int | None, result: ShardEvent | None) -> tuple[ShardOutcome, type[ProctorError]]:
     """Return what a shard's end means, and the kind of error that it is.
 
     >>> judge(0, {"status": 0, "error": None})[0]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from proctor.engine.seat import Seat, answer
+from proctor.engine.policy_session import PolicySession, answer
 from proctor.policies.protocol import Policy
 from proctor.serve.session import Question, Refused, Session
 from proctor.types import Episode
@@ -91,7 +91,7 @@ class Batcher:
             self._answer([request for request in taken if request.future.set_running_or_notify_cancel()])
 
     def _answer(self, requests: list[_Request]) -> None:
-        seated: list[tuple[_Request, Seat]] = []
+        seated: list[tuple[_Request, PolicySession]] = []
         for request in requests:
             try:
                 seated.append((request, self._seat(request)))
@@ -114,10 +114,10 @@ class Batcher:
         for (request, _), chunk in zip(seated, chunks, strict=True):
             request.future.set_result(Answer(chunk, seconds))
 
-    def _seat(self, request: _Request) -> Seat:
+    def _seat(self, request: _Request) -> PolicySession:
         opening = request.question.opening
         if opening is not None:
-            request.session.seat = Seat(self._policy, Episode(opening.task, 0, 0))
+            request.session.seat = PolicySession(self._policy, Episode(opening.task, 0, 0))
             request.session.seat.generator = opening.generator
         seat = request.session.seat
         assert seat is not None

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.engine.seat import Seat, all_finite, looked_at
+from proctor.engine.policy_session import PolicySession, all_finite, looked_at
 from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
@@ -78,7 +78,7 @@ class Session:
 
     def __init__(self, menu: Menu) -> None:
         self._menu = menu
-        self.seat: Seat | None = None
+        self.seat: PolicySession | None = None
         self._episode: Any = None
         self._shown = False
         self._last = -1

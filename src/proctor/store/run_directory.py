@@ -173,9 +173,9 @@ class RunDirectory:
         """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
         return Path(video_place(EpisodeKey(task.group, task.task_id, index)))
 
-    def recording(self, task: Task, index: int) -> Path:
+    def recording(self, key: EpisodeKey) -> Path:
         """Return the folder into which an episode is recorded."""
-        return self.path / "recording" / f"{file_name(task.group)}_{task.task_id}" / f"episode_{index}"
+        return self.path / "recording" / f"{file_name(key.group)}_{key.task_id}" / f"episode_{key.episode_index}"
 
     def remove_leftovers(self) -> None:
         """Delete half-written files and empty logs that a killed process left."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proctor.config.settings import Settings, chosen_device
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.placement import CROSSING, MOST_PER_CORE, Placement
+from proctor.engine.workforce import CROSSING, MOST_PER_CORE, Placement
 from proctor.machine.gpus import spread_over
 from proctor.policies.protocol import Pass
 from proctor.tuning.measure import Measurements, MeasuringSession, RenderProfile

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from proctor.benchmarks.rendering import Renderer, candidates, try_backend
 from proctor.config.settings import PolicySettings, Settings
-from proctor.engine.hosts import Host, HostProcess
+from proctor.engine.handles import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.preparation import Preparation, Ready
+from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.machine.gpus import Gpu, memory_of, visible_gpus
 from proctor.machine.processes import cpu_seconds
 from proctor.machine.resources import available_memory, usable_cores
@@ -105,13 +105,13 @@ class MeasuringSession:
         self._preparation = Preparation(settings, logs)
         self.tasks: Sequence[Task] = self._preparation.facts.tasks
         tell("loading the policy")
-        self._ready: Ready = self._preparation.prepare(stack, interrupts, tell)
-        stack.callback(self._ready.served.stop, 1.0)
+        self._prepared: PreparedRun = self._preparation.prepare(stack, interrupts, tell)
+        stack.callback(self._prepared.policy.stop, 1.0)
         self._machine = Machine(usable_cores(), available_memory(), visible_gpus())
 
     def measure(self) -> Measurements:
         """Measure everything, one thing after the other."""
-        served, spec = self._ready.served, self._ready.served.spec
+        served, spec = self._prepared.policy, self._prepared.policy.spec
         host = served.hosts[0] if served.hosts else None
         passes: list[Pass] = []
         if host is not None:
@@ -138,12 +138,12 @@ class MeasuringSession:
     def trial(self, renderer: Renderer | None, workers: int) -> TimedSpan:
         """Run that many workers with the policy for some seconds."""
         self._tell(f"trying {workers} workers with the policy")
-        served = self._ready.served
+        served = self._prepared.policy
         with self._probe(served.hosts[0] if served.hosts else None, renderer) as probe:
             return probe.run(workers, _TRIAL_SECONDS)
 
     def _renders(self, chunk: float) -> list[RenderProfile]:
-        first = self._ready.renderer
+        first = self._prepared.renderer
         renders = [self._render(first, chunk, None)]
         drawn = first is not None and renders[0].alone.draws > 0
         for backend in candidates() if drawn else ():
@@ -164,10 +164,10 @@ class MeasuringSession:
             return RenderProfile(renderer, alone, probe.run(cores, _SECONDS) if cores > 1 else alone)
 
     def _probe(self, host: Host | None, renderer: Renderer | None = None, null_policy: int = 0) -> Probe:
-        ready = self._ready if renderer is None else dataclasses.replace(self._ready, renderer=renderer)
-        recipe = self._preparation.recipe(ready, ready.served)
+        prepared = self._prepared if renderer is None else dataclasses.replace(self._prepared, renderer=renderer)
+        recipe = self._preparation.recipe(prepared)
         if null_policy:
-            spec = dataclasses.replace(ready.served.spec, action_steps=null_policy)
+            spec = dataclasses.replace(prepared.policy.spec, action_steps=null_policy)
             recipe = dataclasses.replace(
                 recipe,
                 policy=_NULL_POLICY,
@@ -178,5 +178,5 @@ class MeasuringSession:
         return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
 
 
-def _cpu_of(host: HostProcess | None) -> float:
+def _cpu_of(host: HostHandle | None) -> float:
     return cpu_seconds(host.child.process.pid) if host is not None else 0.0

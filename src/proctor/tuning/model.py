@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proctor.engine.patience import Patience
+from proctor.engine.host import BatchHold
 
 _ROUNDS = 24
 """Asks per worker that are played; the first quarter is not counted."""
@@ -116,7 +116,7 @@ class _Play:
         self._waiting: deque[float] = deque()
         self._computing = 0
         self._asks = 0
-        self._patience = Patience(service.rows if service else 1)
+        self._patience = BatchHold(service.rows if service else 1)
         self._wake_at = float("inf")
 
     def run(self) -> float:

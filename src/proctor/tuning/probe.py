@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from proctor.config.settings import LimitSettings
-from proctor.engine.crew import Worker, WorkerRecipe
-from proctor.engine.hosts import Host, HostProcess
+from proctor.engine.handles import Host, HostHandle, WorkerHandle, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
-from proctor.engine.waiting import wait_readable
+from proctor.engine.process import wait_readable
 from proctor.errors import Interrupted, PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.policies.protocol import PolicySpec
@@ -79,7 +78,7 @@ class Probe:
     ) -> None:
         self._recipe, self._tasks, self._host = recipe, tasks, host
         self._limits, self._interrupts = limits, interrupts
-        self._workers: list[Worker] = []
+        self._workers: list[WorkerHandle] = []
         self._chunk = PolicySpec.from_wire(recipe.policy_spec).action_steps
         self._seed = 0
         self.startup = self.build = 0.0
@@ -106,7 +105,7 @@ class Probe:
     def run(self, workers: int, seconds: float) -> TimedSpan:
         """Let that many workers play at the same time, for about so long, after a short warm-up."""
         while len(self._workers) < workers:
-            self._workers.append(Worker(len(self._workers), self._recipe, self._host))
+            self._workers.append(WorkerHandle(len(self._workers), self._recipe, self._host))
         # Whole chunks: part of one would count as a whole question.
         chunk = self._chunk or 1
         first = self._play(2 * chunk)
@@ -152,7 +151,7 @@ class Probe:
                 self._order(worker, steps, left)
         return records
 
-    def _order(self, worker: Worker, steps: int, left: dict[int, int]) -> None:
+    def _order(self, worker: WorkerHandle, steps: int, left: dict[int, int]) -> None:
         """Give a worker what it plays next, one ahead, so that it does not wait for us."""
         task = dataclasses.replace(self._tasks[worker.number % len(self._tasks)], max_steps=steps)
         while left[worker.number] and len(worker.assigned) < 2:
@@ -161,7 +160,7 @@ class Probe:
             self._seed += 1
 
     def _check_host(self) -> None:
-        if not isinstance(self._host, HostProcess):
+        if not isinstance(self._host, HostHandle):
             return
         for message in self._host.child.channel.receive_all():
             if message["type"] == "closed":
@@ -172,7 +171,7 @@ class Probe:
         if reason is not None:
             raise PolicyHostError(reason)
 
-    def _hear(self, worker: Worker, message: dict[str, Any], records: list[EpisodeRecord]) -> None:
+    def _hear(self, worker: WorkerHandle, message: dict[str, Any], records: list[EpisodeRecord]) -> None:
         match message["type"]:
             case "ready":
                 self.startup = max(self.startup, message["startup"])

@@ -17,7 +17,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_space
 
 from proctor.benchmarks.rendering import gl_variables
-from proctor.engine.child import STEADY
+from proctor.engine.process import STEADY
 from proctor.errors import SimulatorError
 from proctor.machine.processes import describe_exit
 from proctor.types import BenchmarkSpec

@@ -1,0 +1,318 @@
+"""What runs next, what is stored and said, and when a run is over: a state machine that every executor drives.
+
+It has no process, no clock and no file. An executor (one process, worker processes, nodes of a cluster) tells it
+what happened; it says which episode to start, what to store, what the user should read, and when to stop. So the
+rules for retries and giving up (`docs/failures.md`) hold wherever episodes run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+from proctor.engine.queue import EpisodeQueue, TaskKey
+from proctor.engine.stopping import Stop, StopRules
+from proctor.engine.tally import Tally
+from proctor.errors import PolicyHostError, ProctorError, RunError
+from proctor.events import Progress
+from proctor.store.outcomes import Outcomes
+from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
+from proctor.types import Episode, EpisodeKey
+
+HOPELESS = 12
+"""Failed attempts, at least, after which a run that has not ended a single episode may be given up."""
+
+
+class Cause(Enum):
+    """What failed when an attempt at an episode came to nothing."""
+
+    SIMULATOR = auto()
+    POLICY = auto()
+    NODE = auto()
+
+
+class Failure(NamedTuple):
+    """An attempt that came to nothing.
+
+    Attributes:
+        cause: what failed.
+        reason: why, in words that may follow a colon.
+        worker: who was at it; -1: nobody knows.
+        lasted: seconds that the attempt had been under way.
+        told: whether the user has read of it already.
+    """
+
+    cause: Cause
+    reason: str
+    worker: int = -1
+    lasted: float = 0.0
+    told: bool = False
+
+
+class Batch(NamedTuple):
+    """What has been decided since the last time, to be told and stored in one commit."""
+
+    records: list[EpisodeRecord]
+    attempts: list[Attempt]
+    notes: list[str]
+
+
+class Restarts:
+    """When something that serves many episodes is not started again: a policy's host, a shard, a node.
+
+    Args:
+        most: how often each may die without an episode ending in between.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._deaths: Counter[str] = Counter()
+
+    def died(self, name: str = "") -> int:
+        """Note a death; returns how many there were in a row."""
+        self._deaths[name] += 1
+        return self._deaths[name]
+
+    def is_given_up(self, name: str = "") -> bool:
+        """Whether it is not to be started again."""
+        return self._deaths[name] >= self._most
+
+    def progressed(self, name: str = "") -> None:
+        """Note that an episode has ended there."""
+        self._deaths.pop(name, None)
+
+
+class Dispatch:
+    """The state of a run between its plan and its store. An episode waits, is in flight, or has ended, once.
+
+    Args:
+        before: what of the plan had ended already.
+        pending: the part of the plan that is to run.
+        max_attempts: how many attempts an episode has.
+        max_open_tasks: how many tasks may be in flight at once; 0: no limit.
+        cut_short: what was running when earlier sessions ended.
+        rules: what may end the run before its plan does.
+        logs: where to look when the policy was lost; "" where nothing is kept.
+        more: whether episodes will be added while it runs, until `close`.
+    """
+
+    def __init__(
+        self,
+        before: Outcomes,
+        pending: Iterable[Episode],
+        *,
+        max_attempts: int,
+        max_open_tasks: int = 0,
+        cut_short: Iterable[RunningEpisode] = (),
+        rules: StopRules | None = None,
+        logs: str = "",
+        more: bool = False,
+    ) -> None:
+        self._queue = EpisodeQueue(before.plan, pending, max_open_tasks)
+        self._tally = Tally(before, cut_short)
+        self._max_attempts, self._rules, self._logs, self._more = max_attempts, rules, logs, more
+        self._in_flight: dict[EpisodeKey, Episode] = {}
+        self._numbers: Counter[EpisodeKey] = Counter()  # of attempts that came to nothing, whoever is to blame
+        self._charged: Counter[EpisodeKey] = Counter()  # of those that use up the episode's own
+        self._charged_before: dict[EpisodeKey, int] = {}  # when it was handed out
+        self._failures, self._longest_failure = 0, 0.0
+        self._batch = Batch([], [], [])
+        self.restarts = Restarts(max_attempts)
+        self.workers = 1
+        """How many are at work, or will be."""
+        self.error: ProctorError | None = None
+        self.interrupted = False
+
+    # What is to run.
+
+    @property
+    def waiting(self) -> int:
+        """How many episodes nobody has."""
+        return len(self._queue)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Where a rule has ended the run, if one has."""
+        return None if self._rules is None else self._rules.stop
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is handed out."""
+        return self.interrupted or self.error is not None or self.stop is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to wait for."""
+        if self.error is not None or self.stop is not None:
+            return True
+        return not self._in_flight and (self.interrupted or not (self.waiting or self._more))
+
+    def add(self, episode: Episode, attempts: int = 0) -> None:
+        """Take an episode that is to run too, at which so many attempts came to nothing elsewhere."""
+        self._numbers[episode.key] = self._charged[episode.key] = attempts
+        self._queue.put_back(episode)
+
+    def close(self) -> None:
+        """Note that no more will be added."""
+        self._more = False
+
+    def take(self, held: TaskKey | None) -> Episode | None:
+        """Return the next episode for whoever has a simulator for `held`; `None`: there is none for it now."""
+        episode = None if self.is_ending else self._queue.take(held)
+        if episode is not None:
+            self._in_flight[episode.key] = episode
+            self._charged_before[episode.key] = self._charged[episode.key]
+        return episode
+
+    def attempts(self, episode: Episode) -> int:
+        """Return how many of its attempts an episode has used up."""
+        return self._charged[episode.key]
+
+    def put_back(self, episode: Episode, *, forgive: bool = False) -> None:
+        """Let an episode in flight wait again: it was not begun, or its run is stopping, or its node is left out.
+
+        Args:
+            episode: the episode.
+            forgive: let what failed since it was handed out not count: whoever had it is to blame.
+        """
+        self._land(episode)
+        if forgive:
+            self._charged[episode.key] = self._charged_before[episode.key]
+        self._queue.put_back(episode)
+
+    # What came of it.
+
+    def finish(self, record: EpisodeRecord) -> None:
+        """Take the record of an episode in flight, which has ended."""
+        self._land(self._in_flight[record.key])
+        self._tally.add_build(record.timing.get("build", 0.0))
+        tries = self._numbers[record.key] + (record.status == "finished")
+        self._batch.records.append(replace(record, attempts=tries))
+        self.restarts.progressed()
+
+    def note_attempt(self, key: EpisodeKey, reason: str, worker: int) -> None:
+        """Take an attempt that came to nothing at an episode which is still where it was."""
+        self._numbers[key] += 1
+        self._charged[key] += 1
+        self._batch.attempts.append(Attempt(key, self._numbers[key], reason, worker))
+
+    def fail(self, episode: Episode, failure: Failure, eldest: float = 0.0) -> None:
+        """Take that an attempt at an episode in flight came to nothing, and decide whether it is tried again.
+
+        Args:
+            episode: the episode.
+            failure: what happened.
+            eldest: for how many seconds the others have been under way that have been so the longest.
+        """
+        if self.interrupted:
+            self.put_back(episode)
+            return
+        self._land(episode)
+        self.note_attempt(episode.key, failure.reason, failure.worker)
+        number = self._charged[episode.key]
+        words = f"{episode}: attempt {number} of {self._max_attempts} failed"
+        if number < self._max_attempts:
+            if not failure.told:
+                self.tell(f"{words}, trying again: {failure.reason}")
+            self._queue.put_back(episode)
+        elif failure.cause is Cause.POLICY:
+            # Not the episode's fault, and not the next one's: whoever is asked later may find the policy well.
+            self._queue.put_back(episode)
+            self.end(
+                PolicyHostError(
+                    f"{number} attempts at {episode} failed; the last one lost its policy: {failure.reason}"
+                    f"{f' (see {self._logs})' if self._logs else ''}. Run it again to continue from here."
+                )
+            )
+        else:
+            self.tell(f"{words}, given up: {failure.reason}")
+            self._batch.records.append(EpisodeRecord.failed(episode, self._numbers[episode.key], failure.reason))
+        if failure.cause is Cause.SIMULATOR:
+            self._give_up_if_hopeless(failure, eldest)
+
+    def _give_up_if_hopeless(self, failure: Failure, eldest: float) -> None:
+        """End a run for which nothing speaks: every worker has failed twice, and nobody got further than they.
+
+        An episode that has been under way for longer than any that failed may be a healthy one.
+        """
+        self._failures += 1
+        self._longest_failure = max(self._longest_failure, failure.lasted)
+        enough = self._failures >= max(HOPELESS, 2 * self.workers)
+        if enough and not self._tally.finished and eldest <= self._longest_failure:
+            words = f"{self._failures} attempts failed and not one episode ended."
+            self.end(RunError(f"{words} The last reason: {failure.reason}"))
+
+    def lose_host(self, ending: str, log: str) -> bool:
+        """Take that a policy's process has died, and how; returns whether it is to be started again."""
+        deaths = self.restarts.died()
+        if self.error is not None:
+            return False
+        if self.restarts.is_given_up():
+            self.end(
+                PolicyHostError(
+                    f"{ending}, {deaths} times without an episode ending in between (see {log}). "
+                    "Run it again to continue from here."
+                )
+            )
+            return False
+        self.tell(f"{ending}: starting it again, its episodes with it")
+        return True
+
+    def _land(self, episode: Episode) -> None:
+        del self._in_flight[episode.key]
+        self._queue.ended(episode)
+
+    # How it ends.
+
+    def end(self, error: ProctorError) -> None:
+        """End the run because of an error; the first counts."""
+        self.error = self.error or error
+
+    def interrupt(self, busy: int, grace: float) -> None:
+        """Hand out no more: a signal came. Those in flight have `grace` seconds."""
+        if not self.interrupted:
+            self.interrupted = True
+            self.tell(
+                f"stopping: {busy} episodes in flight have {grace:g} s to finish; Ctrl-C again stops at once"
+            )
+
+    # What is stored and said.
+
+    def tell(self, message: str) -> None:
+        """Have the user read something."""
+        self._batch.notes.append(message)
+
+    def decided(self) -> Batch:
+        """Return what has been decided since the last call."""
+        batch, self._batch = self._batch, Batch([], [], [])
+        return batch
+
+    def stored(self, records: Iterable[EpisodeRecord]) -> None:
+        """Count records that are durable now; the rules may find that they are enough."""
+        records = list(records)
+        for record in records:
+            self._tally.add(record)
+        if self._tally.build_seconds:
+            self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
+        if self._rules is not None and self._rules.stop is None:
+            self._rules.add(records)
+
+    def knows(self, record: EpisodeRecord) -> bool:
+        """Whether this ending is counted already, or a better one."""
+        return self._tally.knows(record)
+
+    def mean_episode(self) -> float:
+        """Seconds of an episode so far; not short, as long as nothing is known."""
+        return self._tally.mean_episode()
+
+    @property
+    def finished(self) -> int:
+        """How many episodes have finished in this session."""
+        return self._tally.finished
+
+    def progress(self, seconds: float, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> Progress:
+        """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
+        return self._tally.progress(steps, busy, self.workers, running, seconds)

@@ -1,0 +1,443 @@
+"""Worker processes of this machine: an event loop over sockets and pidfds, which drives a dispatch.
+
+It holds no model and no simulator, so Ctrl-C, the watchdog and the display answer at once. Everything that
+can happen to a run arrives here as a message, a death, a signal or the passing of time.
+"""
+
+from __future__ import annotations
+
+import selectors
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proctor.config.settings import LimitSettings, RunSettings
+from proctor.engine.dispatch import Cause, Dispatch, Failure
+from proctor.engine.executors.protocol import TICK, Ending, Publisher
+from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.messages import Channel, Message, as_error
+from proctor.engine.process import NO_ROOM
+from proctor.engine.stopping import StopRules
+from proctor.engine.tally import SHORT_EPISODE
+from proctor.engine.transport import HOST_DIED, now
+from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
+from proctor.errors import RunError, StoreError
+from proctor.events import Watcher
+from proctor.files import reason
+from proctor.machine.processes import cpu_seconds, describe_exit
+from proctor.machine.resources import usable_cores
+from proctor.plan import Plan
+from proctor.store.outcomes import Outcomes
+from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
+from proctor.types import Episode
+
+POLITE_SECONDS = 3.0
+
+
+class Feed:
+    """Episodes that arrive while a run goes on: any thread gives them, the event loop takes them.
+
+    Args:
+        wake: called after every change, so that a loop which waits looks again.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake, self._lock = wake, threading.Lock()
+        self._arrived: list[tuple[Episode, int]] = []
+        self._closed = False
+
+    def give(self, episodes: Iterable[tuple[Episode, int]]) -> None:
+        """Add episodes, and how many of its attempts each has used up."""
+        with self._lock:
+            self._arrived += episodes
+        self._wake()
+
+    def close(self) -> None:
+        """Say that no more will come."""
+        self._closed = True
+        self._wake()
+
+    def pour(self, dispatch: Dispatch) -> None:
+        """Give a dispatch what has arrived since the last call."""
+        closed = self._closed  # asked first: what is given before it is closed is not left behind
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        for episode, attempts in arrived:
+            dispatch.add(episode, attempts)
+        if closed:
+            dispatch.close()
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What is to be run on this machine; everything in it is settled."""
+
+    pending: Plan
+    before: Outcomes
+    """What of the plan had ended already."""
+    workers: WorkerRange
+    recipe: WorkerRecipe
+    eval: RunSettings
+    limits: LimitSettings
+    max_open_tasks: int
+    video_path: Callable[[Episode], Path | None]
+    recording_path: Callable[[Episode], Path | None]
+    on_gpu: bool = False
+    """Whether a GPU draws, or answers for the policy."""
+    place: str = ""
+    """What the names of its workers begin with, where workers of several shards will meet in one run."""
+
+    def dispatch(self, ledger: Ledger, rules: StopRules | None, more: bool = False) -> Dispatch:
+        """Return the state in which the run begins."""
+        return Dispatch(
+            self.before,
+            self.pending,
+            max_attempts=self.eval.max_attempts,
+            max_open_tasks=self.max_open_tasks,
+            cut_short=ledger.running(),
+            rules=rules,
+            logs=str(self.recipe.logs),
+            more=more,
+        )
+
+
+def stored_path(video: Path | None) -> str | None:
+    """Return a video's path relative to its run directory, so that the directory can be moved."""
+    return None if video is None else str(Path(*video.parts[-3:]))
+
+
+class Coordinator:
+    """Runs the pending episodes of a plan and stores each the moment it ends."""
+
+    def __init__(
+        self,
+        order: RunOrder,
+        ledger: Ledger,
+        watchers: Sequence[Watcher],
+        interrupts: Interrupts,
+        rules: StopRules | None = None,
+        hosts: Sequence[Host] = (),
+        feed: Feed | None = None,
+    ) -> None:
+        self._order, self._interrupts, self._feed = order, interrupts, feed
+        self._hosts = list(hosts)
+        self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
+        self._publisher = Publisher(self._dispatch, ledger, watchers)
+        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
+        self._dispatch.workers = self._autoscaler.target
+        self._workers: dict[int, WorkerHandle] = {}
+        self._next_number = 0
+        self._cut_short: list[RunningEpisode] = []
+        self._stop_deadline = float("inf")
+        self._startup = sum(host.startup for host in hosts)
+        self._steps_of_the_gone = 0
+        self._cores_of_the_gone = 0.0
+        self._selector = selectors.DefaultSelector()
+
+    def serve_live(self, host: HostThread) -> None:
+        """Use a live policy of this process, which blames this coordinator when it fails."""
+        self._hosts = [host]
+
+    def blame(self, error: RunError) -> None:
+        """Take a live policy's error from its thread; the loop sees it at its next turn."""
+        self._dispatch.end(error)
+        self._interrupts.wake()
+
+    def run(self) -> Ending:
+        """Run to the end, whatever that is, and leave no child behind."""
+        self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
+        for host in self._hosts:
+            self._watch_host(host)
+        try:
+            while True:
+                # Hand out before committing: a worker must not wait for the disk.
+                self._fill()
+                self._publisher.publish(self._running)
+                if self._is_over():
+                    break
+                for key, _ in self._selector.select(TICK):
+                    key.data()
+                self._look()
+            for worker in list(self._workers.values()):
+                self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
+            self._publisher.publish(self._running, last=True)
+            self._show()
+        finally:
+            self._shut_down()
+        stopped_by = self._interrupts.first if self._dispatch.interrupted else None
+        return Ending(stopped_by, self._dispatch.error, self._startup)
+
+    # Handing out.
+
+    def _fill(self) -> None:
+        if self._dispatch.is_ending:
+            return
+        if self._feed is not None:
+            self._feed.pour(self._dispatch)
+        for worker in self._workers.values():
+            if not worker.assigned:
+                self._assign(worker)
+        while len(self._at_work()) < self._autoscaler.target and self._start_worker():
+            pass
+        # One ahead, but only of short episodes: the last long ones must be shared evenly.
+        if self._dispatch.mean_episode() < SHORT_EPISODE:
+            for worker in self._workers.values():
+                if len(worker.assigned) == 1 and self._dispatch.waiting > self._autoscaler.target:
+                    self._assign(worker)
+
+    def _at_work(self) -> list[WorkerHandle]:
+        return [worker for worker in self._workers.values() if not worker.retiring]
+
+    def _assign(self, worker: WorkerHandle) -> None:
+        limit = self._order.eval.recycle_after
+        if worker.retiring:
+            return
+        if not worker.assigned and len(self._at_work()) > self._autoscaler.target:
+            worker.retire()
+            return
+        if limit and worker.finished + len(worker.assigned) >= limit:
+            if not worker.assigned:
+                worker.retire()
+            return
+        episode = self._dispatch.take(worker.held_task)
+        if episode is not None:
+            self._give(worker, episode)
+
+    def _start_worker(self) -> bool:
+        episode = self._dispatch.take(None)
+        if episode is None:
+            return False
+        try:
+            worker = WorkerHandle(self._next_number, self._order.recipe, self._least_busy_host())
+        except OSError as error:
+            self._dispatch.put_back(episode)
+            self._on_no_room(error)
+            return False
+        self._next_number += 1
+        self._workers[worker.number] = worker
+        self._selector.register(worker.child.channel, selectors.EVENT_READ, lambda: self._on_messages(worker))
+        self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_death(worker))
+        self._give(worker, episode)
+        return True
+
+    def _give(self, worker: WorkerHandle, episode: Episode) -> None:
+        worker.give(episode, self._order.video_path(episode), self._order.recording_path(episode))
+        self._publisher.begun(episode)
+
+    def _on_no_room(self, error: OSError) -> None:
+        """Go on with the workers that there are: no descriptor, process or memory is left for one more."""
+        there = len(self._at_work())
+        if error.errno not in NO_ROOM:
+            where = f"{error.filename}: " if error.filename else ""
+            self._dispatch.end(
+                StoreError(f"cannot start a worker: {where}{reason(error)}. Fix that, then run it again.")
+            )
+            return
+        words = f"no room for another worker ({error.strerror or error})"
+        if there:
+            self._autoscaler.be_content(there)
+            self._dispatch.tell(f"{words}: going on with {there}. {NO_ROOM[error.errno or 0]} for more")
+        else:
+            self._dispatch.end(RunError(f"{words}. {NO_ROOM[error.errno or 0]}, then run it again."))
+
+    def _least_busy_host(self) -> Host | None:
+        served = Counter(id(worker.host) for worker in self._workers.values())
+        return min(self._hosts, key=lambda host: served[id(host)], default=None)
+
+    # What workers say.
+
+    def _on_messages(self, worker: WorkerHandle) -> None:
+        if worker.number not in self._workers:
+            return
+        before = worker.finished
+        for message in worker.child.channel.receive_all():
+            self._on_message(worker, message)
+        if self._dispatch.interrupted and worker.finished > before:
+            self._dismiss(worker)  # it has read its next order already, and nobody will wait for that
+
+    def _on_message(self, worker: WorkerHandle, message: Message) -> None:
+        match message["type"]:
+            case "ready":
+                self._startup += message["startup"]
+            case "done":
+                self._on_done(worker, EpisodeRecord(**message["record"]))
+            case "simulator_error":
+                worker.verdict = message["reason"]
+            case "policy_lost":
+                if worker.assigned:
+                    lasted, lost = now() - worker.begun, message["reason"]
+                    self._fail(worker.release(), Failure(Cause.POLICY, lost, worker.number, lasted))
+            case "policy_error" | "policy_gone" | "benchmark_error" | "changed":
+                self._dispatch.end(as_error(message))
+            case "video_error":
+                self._dispatch.end(
+                    StoreError(
+                        f"{message['message']}. Free some space, then run it again: finished episodes are kept."
+                    )
+                )
+            case "closed":
+                # Whoever hangs up without dying is of no use; its pidfd tells the rest.
+                self._unwatch(worker.child.channel)
+                worker.child.kill()
+
+    def _on_done(self, worker: WorkerHandle, record: EpisodeRecord) -> None:
+        if not worker.assigned or record.key != worker.assigned[0].key:
+            worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
+            worker.child.kill()
+            return
+        video = self._order.video_path(worker.release())
+        worker.finished += 1
+        name = f"{self._order.place}{worker.number}"
+        self._dispatch.finish(replace(record, video_path=stored_path(video), worker=name))
+
+    def _on_death(self, worker: WorkerHandle) -> None:
+        if worker.number not in self._workers:
+            return
+        self._on_messages(worker)  # what it said before it died still counts
+        if worker.number not in self._workers:
+            return  # dismissed: that was its last episode before a stop
+        self._forget(worker)
+        death = worker.bury()
+        if not worker.assigned:
+            return
+        first, *others = worker.assigned
+        for episode in others:
+            self._dispatch.put_back(episode)
+        cause = Cause.POLICY if death.of_policy else Cause.SIMULATOR
+        self._fail(first, Failure(cause, death.reason, worker.number, death.lasted))
+
+    def _fail(self, episode: Episode, failure: Failure) -> None:
+        eldest = max((now() - worker.begun for worker in self._workers.values()), default=0.0)
+        # That the host died is told once for all its episodes.
+        self._dispatch.fail(episode, failure._replace(told=failure.reason == HOST_DIED), eldest)
+
+    def _dismiss(self, worker: WorkerHandle) -> None:
+        if (next_one := worker.running()) is not None:
+            self._cut_short.append(next_one)
+        self._forget(worker)
+        worker.child.kill()
+        worker.child.reap()
+        for episode in worker.assigned:
+            self._dispatch.put_back(episode)
+
+    def _forget(self, worker: WorkerHandle) -> None:
+        del self._workers[worker.number]
+        self._unwatch(worker.child.channel, worker.child.pidfd)
+        self._steps_of_the_gone += worker.slot.counted()[0]
+        self._cores_of_the_gone += cpu_seconds(worker.child.process.pid)
+        if worker.host is not None:
+            worker.host.detach(worker.number)
+
+    def _unwatch(self, *sources: Channel | int) -> None:
+        for source in sources:
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+
+    # The hosts.
+
+    def _watch_host(self, host: Host) -> None:
+        if not isinstance(host, HostHandle):
+            return
+        self._selector.register(host.child.channel, selectors.EVENT_READ, lambda: self._on_host_messages(host))
+        self._selector.register(host.child.pidfd, selectors.EVENT_READ, lambda: self._on_host_death(host))
+
+    def _on_host_messages(self, host: HostHandle) -> None:
+        for message in host.child.channel.receive_all():
+            if message["type"] in ("policy_error", "policy_gone", "load_error", "changed"):
+                self._dispatch.end(as_error(message))
+            elif message["type"] == "ready":
+                self._startup += message["startup"]
+            elif message["type"] == "closed":
+                self._unwatch(host.child.channel)
+                host.child.kill()
+
+    def _on_host_death(self, host: HostHandle) -> None:
+        self._on_host_messages(host)  # its last words may say whose fault it was
+        self._unwatch(host.child.channel, host.child.pidfd)
+        code = host.child.reap()
+        ending = host.verdict or f"the policy's process {describe_exit(code)}"
+        if not self._dispatch.lose_host(ending, str(host.recipe.log)):
+            return
+        another = host.again()
+        self._hosts[self._hosts.index(host)] = another
+        self._watch_host(another)
+        for worker in self._workers.values():
+            if worker.host is host:
+                worker.serve_by(another)
+
+    # Signals and time.
+
+    def _on_signal(self) -> None:
+        self._interrupts.drain()
+        if self._interrupts.count and not self._dispatch.interrupted:
+            grace = self._order.eval.stop_grace
+            self._stop_deadline = now() + grace
+            self._dispatch.interrupt(self._busy(), grace)
+
+    def _look(self) -> None:
+        """Do what is done a few times a second: see who hangs, and show how far the run is."""
+        if not self._publisher.is_due():
+            return
+        for worker in self._workers.values():
+            worker.kill_if_hung(self._order.limits)
+        for host in self._hosts:
+            asked = any(worker.host is host and worker.asks for worker in self._workers.values())
+            host.kill_if_hung(self._order.limits, asked)
+        self._show()
+
+    def _is_over(self) -> bool:
+        late = now() >= self._stop_deadline or self._interrupts.count > 1
+        return self._dispatch.is_over or (self._dispatch.interrupted and late)
+
+    # Results.
+
+    def _busy(self) -> int:
+        return sum(bool(worker.assigned) for worker in self._workers.values())
+
+    def _running(self) -> list[RunningEpisode]:
+        """Return which episodes are in flight, and how far each is."""
+        found = (*(worker.running() for worker in self._workers.values()), *self._cut_short)
+        # Of those that have not begun there is nothing to tell.
+        return [one for one in found if one is not None and one.steps]
+
+    def _show(self) -> None:
+        steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
+        if not self._autoscaler.settled:
+            self._autoscaler.look(self._load(steps))
+        self._dispatch.workers = self._autoscaler.target
+        self._publisher.show(steps, self._busy(), self._running())
+
+    def _load(self, steps: int) -> WorkerLoad:
+        children = [worker.child for worker in self._workers.values()]
+        children += [host.child for host in self._hosts if host.child is not None]
+        return WorkerLoad(
+            now(),
+            steps,
+            core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
+            working=sum(worker.slot.counted()[0] > 0 for worker in self._at_work()),
+            waiting=self._dispatch.waiting,
+        )
+
+    # The end.
+
+    def _shut_down(self) -> None:
+        """End every child: politely if all is done, at once otherwise."""
+        workers = list(self._workers.values())
+        complete = not self._dispatch.is_ending
+        for worker in workers:
+            if complete and not worker.assigned:
+                worker.child.ask_to_stop()
+            else:
+                worker.child.kill()
+        deadline = now() + POLITE_SECONDS
+        for worker in workers:
+            worker.child.reap(max(0.01, deadline - now()))
+        self._workers.clear()
+        for host in self._hosts:
+            host.stop(POLITE_SECONDS if complete else 0.0)
+        for worker in workers:
+            worker.slot.close()
+        self._selector.close()

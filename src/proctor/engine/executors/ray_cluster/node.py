@@ -1,0 +1,189 @@
+"""A node of the cluster: the ordinary engine in a Ray actor, fed by the driver, to which it reports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import traceback
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.config.load import build_settings
+from proctor.engine.evaluation import check_interpreter
+from proctor.engine.executors.local import Feed
+from proctor.engine.executors.machine import ThisMachine
+from proctor.engine.executors.ray_cluster.folder import NodeFolder, node_folder
+from proctor.engine.executors.ray_cluster.payload import Payload, Tree
+from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, Reporter
+from proctor.engine.interrupts import Interrupts
+from proctor.errors import Interrupted, ProctorError, RunError
+from proctor.events import Progress, Watcher
+from proctor.plan import make_plan
+from proctor.store.identity import Identity
+from proctor.store.outcomes import Outcomes
+from proctor.store.run_directory import RunDirectory
+from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
+from proctor.store.videos import video_place
+from proctor.types import Episode
+
+
+@dataclass(frozen=True)
+class NodeOrder:
+    """What a node is told at its start.
+
+    Attributes:
+        name: names the node's folder.
+        settings: all settings, as plain values; `eval.batch_size` is this node's.
+        stored: the identity that the run has, where it has one already.
+        payload: what was sent along.
+    """
+
+    name: str
+    settings: Tree
+    stored: Identity | None
+    payload: Payload
+
+
+class Node:
+    """The actor. One thread is the engine for the actor's whole life: its children die with that thread."""
+
+    def __init__(self, order: NodeOrder) -> None:
+        self._order = order
+        self._reporter = Reporter()
+        self._interrupts = Interrupts()
+        self._feed = Feed(self._interrupts.wake)
+        self._expected = 0
+        self._begin = threading.Event()
+        threading.Thread(target=self._live, name="engine", daemon=True).start()
+
+    # What the driver calls, from threads of Ray's.
+
+    def collect(self, seconds: float) -> NodeReport:
+        """Return the news, as soon as there are any."""
+        return self._reporter.collect(seconds)
+
+    def begin(self, expected: int) -> None:
+        """Start to work, on about so many episodes."""
+        self._expected = expected
+        self._begin.set()
+
+    def give(self, episodes: list[tuple[dict[str, Any], int]]) -> None:
+        """Take episodes to run, and how many of its attempts each has used up elsewhere."""
+        self._feed.give((Episode.from_wire(wire), attempts) for wire, attempts in episodes)
+
+    def close(self) -> None:
+        """End after what was given."""
+        self._feed.close()
+
+    def stop(self, at_once: bool) -> None:
+        """Give the episodes in flight their grace, or none."""
+        self._interrupts.stop(2 if at_once else 1)
+        self._begin.set()
+
+    # The engine's thread.
+
+    def _live(self) -> None:
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(self._interrupts)
+                folder = stack.enter_context(node_folder(f"{self._order.name}-{os.getpid()}"))
+                ended = self._work(stack, folder)
+        except ProctorError as error:
+            ended = NodeExit(error)
+        except Exception as error:  # whatever it is, the driver must hear of it
+            traceback.print_exc()
+            ended = NodeExit(RunError(f"{type(error).__name__}: {error}"))
+        with self._reporter.urgently() as report:
+            report.exit = ended
+
+    def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
+        settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
+        check_interpreter(settings)
+        machine = ThisMachine(settings, folder.run, feed=self._feed)
+        plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
+        try:
+            prepared = machine.prepare(stack, self._interrupts, self._order.stored, self._note)
+        except Interrupted:
+            return NodeExit()
+        except ProctorError as error:
+            return NodeExit(error, logs=folder.log_ends())
+        with self._reporter.urgently() as report:
+            report.facts, report.logs = prepared.facts, str(folder.run.logs)
+        self._begin.wait()
+        if self._interrupts.count:
+            prepared.abandon()
+            return NodeExit()
+        job = prepared.staff_for(Outcomes(plan), plan[: self._expected])
+        ledger = NodeLedger(self._reporter, folder.run)
+        ending = job.run(ledger, [NodeWatcher(self._reporter)], self._interrupts)
+        return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
+
+    def _note(self, message: str) -> None:
+        with self._reporter.urgently() as report:
+            report.notes.append(message)
+
+
+class NodeLedger(Ledger):
+    """The ledger of a node: it keeps nothing and sends everything."""
+
+    def __init__(self, reporter: Reporter, run: RunDirectory) -> None:
+        self._reporter, self._run = reporter, run
+
+    def running(self) -> list[RunningEpisode]:
+        """The same of what was started."""
+        return []
+
+    def write(
+        self,
+        records: Iterable[EpisodeRecord],
+        attempts: Iterable[Attempt] = (),
+        running: Iterable[RunningEpisode] = (),
+    ) -> None:
+        """Send results, with their videos and recordings."""
+        results = [NodeResult(record, self._video(record), self._recording(record)) for record in records]
+        with self._reporter.urgently() as report:
+            report.results += results
+            report.attempts += attempts
+            report.running = list(running)
+
+    def check(self) -> None:
+        """Nothing is kept here that could be lost."""
+
+    def _video(self, record: EpisodeRecord) -> bytes | None:
+        if record.video_path is None:
+            return None
+        file = self._run.path / video_place(record.key)
+        content = file.read_bytes()
+        file.unlink()
+        return content
+
+    def _recording(self, record: EpisodeRecord) -> dict[str, bytes]:
+        folder = self._run.recording(record.key)
+        files = {file.name: file.read_bytes() for file in folder.glob("*")} if record.status == "finished" else {}
+        shutil.rmtree(folder, ignore_errors=True)
+        return files
+
+
+class NodeWatcher(Watcher):
+    """Sends what a display would show."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def begun(self, episode: Episode) -> None:
+        """Send that a worker has an episode: if the node is lost, that was an attempt."""
+        with self._reporter.urgently() as report:
+            report.begun.append(episode.key)
+
+    def progress(self, progress: Progress) -> None:
+        """Send how it goes."""
+        self._reporter.stand(progress.workers, progress.busy, progress.steps, list(progress.running))
+
+    def note(self, message: str) -> None:
+        """Send the note."""
+        with self._reporter.urgently() as report:
+            report.notes.append(message)

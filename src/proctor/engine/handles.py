@@ -1,0 +1,381 @@
+"""What the event loop holds of the others: a handle on each worker, and on whatever serves the policy."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from proctor.config.settings import LimitSettings
+from proctor.engine.bell import Bell
+from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
+from proctor.engine.interrupts import Interrupts
+from proctor.engine.messages import ChannelClosed, as_error
+from proctor.engine.process import ChannelChild, Readable, Stillness, overdue, wait_readable
+from proctor.engine.queue import TaskKey, task_key
+from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
+from proctor.engine.worker import WorkerBoot
+from proctor.errors import Interrupted, PolicyHostError, RunError, UsageError
+from proctor.installation import install_command
+from proctor.machine.processes import describe_exit
+from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
+from proctor.store.schema import RunningEpisode
+from proctor.types import Episode
+
+
+@dataclass(frozen=True)
+class HostRecipe:
+    """All that is needed to start a host, and to start it again."""
+
+    policy: str
+    settings: dict[str, Any]
+    benchmark: dict[str, Any]
+    before_processors: dict[str, Any]
+    log: Path
+    python: str | None = None
+    expected: dict[str, Any] | None = None
+    """The identity that a host must have which is started in place of another."""
+
+
+class HostHandle:
+    """A policy host in a process of its own."""
+
+    def __init__(self, recipe: HostRecipe, bell: Bell, generation: int) -> None:
+        self.recipe, self.bell, self.generation = recipe, bell, generation
+        self.startup = 0.0
+        self.cost: Cost | None = None
+        self.identity: dict[str, Any] = recipe.expected or {}
+        self.versions: dict[str, str] = {}
+        self.verdict: str | None = None
+        memory = new_memory("proctor-host", HOST_MEMORY)
+        self._shared = map_memory(memory, HOST_MEMORY)
+        self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
+        self._cells[0].write(Phase.START, now())
+        self._watch = LaneWatch(self._cells)
+        boot = {
+            "policy": recipe.policy,
+            "settings": recipe.settings,
+            "benchmark": recipe.benchmark,
+            "before_processors": recipe.before_processors,
+            "generation": generation,
+            "expected": recipe.expected,
+            "spawned": now(),
+        }
+        try:
+            self.child = ChannelChild(
+                "host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python
+            )
+        except BaseException:
+            self._free()
+            raise
+        finally:
+            os.close(memory)
+
+    def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
+        """Wait until the policy is loaded; returns what it needs.
+
+        Raises:
+            UsageError: the policy cannot be loaded, and why.
+            PolicyHostError: the process died or hung while loading.
+        """
+        sources: list[Readable | int] = [self.child.channel, self.child.pidfd, interrupts]
+        while True:
+            ready = wait_readable(sources, 0.5)
+            if interrupts.count:
+                raise Interrupted
+            if self.child.channel in ready:
+                with contextlib.suppress(ChannelClosed):
+                    message, _ = self.child.channel.receive()
+                    if message["type"] == "ready":
+                        self.startup = message["startup"]
+                        self.identity, self.versions = message["identity"], message["versions"]
+                        self.cost = Cost(**message["cost"]) if message["cost"] else None
+                        return PolicySpec.from_wire(message["spec"])
+                    problem = message["message"]
+                    if message["type"] == "changed":
+                        raise as_error(message)
+                    if message["usage"]:
+                        raise UsageError(problem)
+                    raise UsageError(f"the policy could not be loaded: {problem}{self.child.log_note}")
+            if self.child.pidfd in ready:
+                ending = describe_exit(self.child.reap())
+                words = self.child.last_words()
+                if "No module named" in words and self.recipe.python is not None:
+                    python = self.recipe.python
+                    self.child.log.unlink()  # it says no more than this
+                    raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
+                raise PolicyHostError(
+                    f"the policy's process {ending} while loading"
+                    + (f": {words}" if words else "")
+                    + self.child.log_note
+                )
+            reason = self.hung(limits)
+            if reason is not None:
+                raise PolicyHostError(f"{reason}{self.child.log_note}")
+
+    def again(self) -> HostHandle:
+        """Start another in its place, which must turn out to hold the very same policy."""
+        return HostHandle(replace(self.recipe, expected=self.identity), self.bell, self.generation + 1)
+
+    def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
+        """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
+        with contextlib.suppress(ChannelClosed):
+            self.child.channel.send({"type": "measure", "sizes": list(sizes)})
+            while not wait_readable([self.child.channel, self.child.pidfd], 0.5):
+                if interrupts.count:
+                    raise Interrupted
+                reason = self.hung(limits)
+                if reason is not None:
+                    raise PolicyHostError(f"{reason}{self.child.log_note}")
+            message, _ = self.child.channel.receive()
+            if message["type"] == "passes":
+                return [Pass(*one) for one in message["passes"]]
+        raise PolicyHostError(
+            f"the policy died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
+        )
+
+    def attach(self, number: int, slot: Slot) -> None:
+        """Serve a worker."""
+        with contextlib.suppress(ChannelClosed):  # its death is noticed elsewhere
+            self.child.channel.send({"type": "attach", "slot": number}, slot.descriptors)
+
+    def detach(self, number: int) -> None:
+        """Forget a worker."""
+        with contextlib.suppress(ChannelClosed):
+            self.child.channel.send({"type": "detach", "slot": number})
+
+    def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
+        """End a host that hangs; its death is handled like any other."""
+        if self.verdict is None:
+            self.verdict = self.hung(limits, asked)
+            if self.verdict is not None:
+                self.child.abort()
+
+    def hung(self, limits: LimitSettings, asked: bool = False) -> str | None:
+        """Return why the host counts as hung, or `None`; `asked`: whether a question waits for it."""
+        return self._watch.hung(limits, asked)
+
+    def stop(self, patience: float) -> None:
+        """Ask it to end; kill it if it does not."""
+        self.child.ask_to_stop()
+        self.child.reap(patience)
+        self._free()
+
+    def _free(self) -> None:
+        for cell in self._cells:
+            cell.release()
+        self._shared.close()
+
+
+class LaneWatch:
+    """Sees whether those who load and run a policy get on with it, by the phases that they note.
+
+    Args:
+        cells: one for loading, if there is any, and one per lane.
+    """
+
+    def __init__(self, cells: Sequence[PhaseCell]) -> None:
+        self._cells = cells
+        self._each = [Stillness() for _ in cells]
+        self._all = Stillness()
+
+    def hung(self, limits: LimitSettings, asked: bool) -> str | None:
+        """Return why they count as hung, or `None`; `asked`: whether a question waits for them."""
+        phases = [cell.read() for cell in self._cells]
+        reasons = [
+            overdue(phase, still.seconds((phase, since)), limits)
+            for (phase, since), still in zip(phases, self._each, strict=True)
+            if phase != Phase.IDLE
+        ]
+        if not reasons:
+            # Nobody is at work. That is as it should be, unless a question waits.
+            seconds = self._all.seconds((asked, *phases))
+            reasons = [overdue(Phase.IDLE, seconds, limits)] if asked else []
+        return next((f"the policy hangs: {reason}" for reason in reasons if reason is not None), None)
+
+
+class HostThread:
+    """A live policy object, served by a thread of the caller's own process."""
+
+    generation = 0
+    startup = 0.0
+    child = None
+
+    def __init__(self, policy: Policy, action_size: int, bell: Bell, blame: Callable[[RunError], None]) -> None:
+        self.bell = bell
+        cells = [PhaseCell(mmap.mmap(-1, CELL_BYTES))]
+        self._watch, self._blame = LaneWatch(cells), blame
+        self._server = PolicyServer(policy, action_size, bell, self.generation, blame, cells)
+        self._server.start()
+
+    def attach(self, number: int, slot: Slot) -> None:
+        """Serve a worker."""
+        self._server.attach(number, slot)
+
+    def detach(self, number: int) -> None:
+        """Forget a worker."""
+        self._server.detach(number)
+
+    def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
+        """End the run if the policy hangs: a thread can be left behind, but not replaced."""
+        reason = self._watch.hung(limits, asked)
+        if reason is not None:
+            self._blame(PolicyHostError(f"{reason}. A live policy cannot be replaced; the same call goes on."))
+
+    def stop(self, patience: float) -> None:
+        """End the lanes; a thread cannot be killed, so one that hangs is left behind as a daemon."""
+        self._server.stop(max(patience, 2.0))
+
+
+Host = HostHandle | HostThread
+
+
+@dataclass(frozen=True)
+class WorkerRecipe:
+    """All that is needed to start a worker, and to start it again."""
+
+    benchmark: str
+    env: dict[str, Any]
+    spec: dict[str, Any]
+    policy_spec: dict[str, Any]
+    benchmark_identity: dict[str, Any]
+    policy_identity: dict[str, Any]
+    logs: Path
+    environment: Mapping[str, str]
+    policy: str | None = None
+    policy_settings: dict[str, Any] | None = None
+    fps: int = 30
+    video_fps: int = 30
+    python: str | None = None
+
+
+class WorkerDeath(NamedTuple):
+    """Why a worker died, whether in its own copy of the policy, and how long its episode had been under way."""
+
+    reason: str
+    of_policy: bool
+    lasted: float
+
+
+_POLICY_PHASES = (Phase.LOAD, Phase.ACT)
+
+
+class WorkerHandle:
+    """One worker process: its slot, and the episodes it was given (the first is the one it runs)."""
+
+    def __init__(self, number: int, recipe: WorkerRecipe, host: Host | None) -> None:
+        self.number, self.host = number, host
+        self.slot = Slot.create()
+        self.slot.announce(0 if host is None else host.generation)
+        self.slot.phase.write(Phase.START, now())
+        self.assigned: deque[Episode] = deque()
+        self.finished = 0
+        self._over = 0  # episodes of this process that are no longer its own, however they ended
+        self.verdict: str | None = None
+        self.retiring = False
+        self.begun = now()
+        """When it was given the episode that it is at, or came to it."""
+        self._stillness = Stillness()
+        self._last_task: TaskKey | None = None
+        if host is not None:
+            host.attach(number, self.slot)
+        boot = WorkerBoot(
+            benchmark=recipe.benchmark,
+            env=recipe.env,
+            spec=recipe.spec,
+            policy_spec=recipe.policy_spec,
+            spawned=now(),
+            benchmark_identity=recipe.benchmark_identity,
+            policy_identity=recipe.policy_identity,
+            policy=recipe.policy,
+            policy_settings=recipe.policy_settings,
+            fps=recipe.fps,
+            video_fps=recipe.video_fps,
+        )
+        self.child = ChannelChild(
+            "worker",
+            asdict(boot),
+            # A worker without a host rings nobody; its own bell stands in.
+            [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
+            log=recipe.logs / f"worker-{number}.log",
+            env=dict(recipe.environment),
+            python=recipe.python,
+        )
+
+    @property
+    def held_task(self) -> TaskKey | None:
+        """The task whose simulator the worker has, or will have when it gets to its last order."""
+        return self._last_task
+
+    def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
+        """Order an episode; a worker reads its next order when it has ended the one before."""
+        if not self.assigned:
+            self.begun = now()
+        self.assigned.append(episode)
+        self._last_task = task_key(episode)
+        try:
+            self.child.channel.send(
+                {
+                    "type": "episode",
+                    "episode": episode.to_wire(),
+                    "video": str(video) if video else None,
+                    "recording": str(recording) if recording else None,
+                }
+            )
+        except ChannelClosed:
+            pass  # it died; its pidfd tells, and the episode goes to another
+
+    def release(self) -> Episode:
+        """Return the episode that it was at, which has ended or was lost."""
+        self._over += 1
+        self.begun = now()
+        return self.assigned.popleft()
+
+    def running(self) -> RunningEpisode | None:
+        """Return the episode that it is at, and how many steps that has made."""
+        if not self.assigned:
+            return None
+        number, steps = self.slot.advanced()
+        # The word in shared memory may be ahead of, or behind, what the worker has told in messages.
+        return RunningEpisode(self.assigned[0].key, steps if number == self._over + 1 else 0)
+
+    def serve_by(self, host: Host) -> None:
+        """Be served by another host, in place of one that died; an episode in flight starts again."""
+        self.host = host
+        host.attach(self.number, self.slot)
+        self.slot.announce(host.generation)
+
+    def retire(self) -> None:
+        """Let it end after what it was given."""
+        self.retiring = True
+        self.child.ask_to_stop()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question of its waits for its host."""
+        return self.host is not None and self.slot.asks(self.host.generation)
+
+    def kill_if_hung(self, limits: LimitSettings) -> None:
+        """End a worker whose phase exceeds its limit; its death is handled like any other."""
+        if self.verdict is not None:
+            return
+        phase, since = self.slot.phase.read()
+        # It owes nothing while its host does (which has limits of its own), or while it has no order.
+        owes = not self.asks if phase == Phase.WAIT else phase != Phase.IDLE or self.assigned or self.retiring
+        seconds = self._stillness.seconds((phase, since, bool(owes)))
+        if owes and (reason := overdue(phase, seconds, limits)) is not None:
+            self.verdict = f"the policy hangs: {reason}" if phase in _POLICY_PHASES else reason
+            self.child.abort()
+
+    def bury(self) -> WorkerDeath:
+        """Collect the dead process."""
+        phase, _ = self.slot.phase.read()
+        ending = describe_exit(self.child.reap())
+        words = self.child.last_words()
+        reason = f"the worker {ending} during {phase.name.lower()}" + (f": {words}" if words else "")
+        return WorkerDeath(self.verdict or reason, of_policy=phase in _POLICY_PHASES, lasted=now() - self.begun)
