@@ -28,7 +28,8 @@ from harness import (
     wait_until,
 )
 from proctor.config.load import build_settings
-from proctor.config.settings import LimitSettings, to_plain
+from proctor.config.settings import LimitSettings
+from proctor.config.wire import to_plain
 from proctor.engine.handles import WorkerHandle, WorkerRecipe
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import EpisodeSinks, LocalActor, View

@@ -29,11 +29,11 @@ from proctor.engine.policy_session import PolicySession, answer
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW, metadata_of
-from proctor.policies.remote.messages import Malformed, pack, unpack
+from proctor.policies.remote.messages import MalformedMessage, pack, unpack
 from proctor.policies.remote.policy import RemotePolicy, RemotePolicySettings
 from proctor.serve.batcher import Batcher
-from proctor.serve.server import Place, PolicyServer
-from proctor.serve.session import Menu, Refused, Session
+from proctor.serve.server import Endpoint, PolicyServer
+from proctor.serve.session import ClientSession, PolicyNeeds, Refusal
 from proctor.types import Episode, Task
 from servers import answering
 
@@ -179,9 +179,12 @@ class Server:
 
     def __init__(self, policy: Still) -> None:
         self.policy = policy
-        self.menu = Menu.of(policy.spec, _SPEC, [_TASK])
+        self.needs = PolicyNeeds.of(policy.spec, _SPEC, [_TASK])
         self._server = PolicyServer(
-            Batcher(policy, 2, 16), self.menu, metadata_of(policy.spec, "fuzz", {}), Place("127.0.0.1", 0, 1 << 20)
+            Batcher(policy, 2, 16),
+            self.needs,
+            metadata_of(policy.spec, "fuzz", {}),
+            Endpoint("127.0.0.1", 0, 1 << 20),
         )
         self.port = 0
 
@@ -212,14 +215,17 @@ class Server:
 
 def ask_session(trial: Trial, policy: Still, frames: list[bytes | str]) -> None:
     """Give frames to a session, without a socket in between."""
-    session, seat = Session(Menu.of(policy.spec, _SPEC, [_TASK])), PolicySession(policy, Episode(_TASK, 0, 0))
+    session, seat = (
+        ClientSession(PolicyNeeds.of(policy.spec, _SPEC, [_TASK])),
+        PolicySession(policy, Episode(_TASK, 0, 0)),
+    )
     trial.status = "answered"
     for frame in frames:
         try:
             if isinstance(frame, str):
-                raise Refused("text")
+                raise Refusal("text")
             question = session.read(unpack(frame))
-        except (Refused, Malformed) as error:
+        except (Refusal, MalformedMessage) as error:
             trial.status, trial.refused = "refused", True
             _one_line(trial, str(error))
             return

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from proctor.policies.remote.messages import Malformed, Spelling, pack, unpack
+from proctor.policies.remote.messages import MalformedMessage, Spelling, pack, unpack
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),
@@ -63,7 +63,7 @@ def test_openpis_own_spelling_is_this_one() -> None:
 def read_or_refuse(data: bytes) -> None:
     try:
         unpack(data)
-    except Malformed as error:
+    except MalformedMessage as error:
         told = str(error)
     else:
         told = ""
@@ -98,7 +98,7 @@ class Trap:
 def test_objects_are_refused_and_never_unpickled(dtype: str) -> None:
     trap = pickle.dumps(Trap())
     wire = {b"__ndarray__": True, b"data": trap, b"dtype": dtype, b"shape": [1]}
-    with pytest.raises(Malformed, match="numbers and text are allowed"):
+    with pytest.raises(MalformedMessage, match="numbers and text are allowed"):
         unpack(msgpack.packb(wire))
 
 
@@ -109,5 +109,5 @@ def test_what_cannot_travel_is_not_sent(value: Any) -> None:
 
 
 def test_deep_nesting_is_refused() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         unpack(b"\x91" * 100_000 + b"\xc0")

@@ -10,7 +10,7 @@ import pytest
 
 from harness import tiny_tree
 from proctor.config.load import build_settings, settings_from_flags
-from proctor.config.settings import to_plain
+from proctor.config.wire import to_plain
 from proctor.report.page.command import command_of
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
-from proctor.serve.batcher import Answer, Batcher
-from proctor.serve.session import Menu, Refused, Session
+from proctor.serve.batcher import Batcher, TimedChunk
+from proctor.serve.session import ClientSession, PolicyNeeds, Refusal
 from proctor.types import BenchmarkSpec, Task
 
 BENCHMARK = BenchmarkSpec(name="bench", features={}, action_size=2)
@@ -50,10 +50,10 @@ class Crowd:
 
     def __init__(self, policy: Policy, sessions: int, queue: int = 100) -> None:
         self.batcher = Batcher(policy, 2, queue)
-        self.sessions = [Session(Menu.of(policy.spec, BENCHMARK, ())) for _ in range(sessions)]
+        self.sessions = [ClientSession(PolicyNeeds.of(policy.spec, BENCHMARK, ())) for _ in range(sessions)]
         self.batcher.start()
 
-    def ask(self, number: int, prompt: str = "go") -> Future[Answer]:
+    def ask(self, number: int, prompt: str = "go") -> Future[TimedChunk]:
         session = self.sessions[number]
         return self.batcher.ask(session, session.read({"prompt": prompt}))
 
@@ -102,7 +102,7 @@ def test_an_episode_that_cannot_begin_fails_alone() -> None:
     policy.gate.set()
     first.result(60)
     assert good.result(60).chunk.shape == (1, 2)
-    with pytest.raises(Refused, match=r"begin\(\) raised ValueError: no such task"):
+    with pytest.raises(Refusal, match=r"begin\(\) raised ValueError: no such task"):
         bad.result(60)
     crowd.batcher.stop()
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from proctor.policies.protocol import PolicySpec
-from proctor.serve.session import Menu, Refused, Session
+from proctor.serve.session import ClientSession, PolicyNeeds, Refusal
 from proctor.types import BenchmarkSpec, Feature, Task
 
 BENCHMARK = BenchmarkSpec(name="bench", features={"x": Feature((1,), "float32")}, action_size=2)
 TASK = Task("group", 3, "push-v3", "push it", 50)
 
 
-def session(offsets: tuple[int, ...] = (0,), benchmark: BenchmarkSpec = BENCHMARK) -> Session:
-    return Session(Menu.of(PolicySpec(observation_offsets=offsets), benchmark, [TASK]))
+def session(offsets: tuple[int, ...] = (0,), benchmark: BenchmarkSpec = BENCHMARK) -> ClientSession:
+    return ClientSession(PolicyNeeds.of(PolicySpec(observation_offsets=offsets), benchmark, [TASK]))
 
 
 def step(number: float, **more: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_a_client_that_numbers_every_step_has_its_history_as_the_window() -> Non
 
 
 def test_a_plain_client_is_refused_by_a_policy_that_looks_at_several_steps() -> None:
-    with pytest.raises(Refused, match="looks at 2 steps \\(-1, 0\\), and this client does not say which"):
+    with pytest.raises(Refusal, match="looks at 2 steps \\(-1, 0\\), and this client does not say which"):
         session((-1, 0)).read(step(0))
     assert seen(session((0,)).read(step(4))) == [4]
 
@@ -48,7 +48,7 @@ def test_a_plain_client_is_refused_by_a_policy_that_looks_at_several_steps() -> 
 def test_a_step_that_is_missing_from_the_window_is_named() -> None:
     talk = session((-1, 0))
     talk.read(numbered(0))
-    with pytest.raises(Refused, match="at step 8 the policy looks at step 7, which was not sent"):
+    with pytest.raises(Refusal, match="at step 8 the policy looks at step 7, which was not sent"):
         talk.read(numbered(8))
     # One that the policy does not look at need not be sent.
     sparse = session((-2, 0))
@@ -60,7 +60,7 @@ def test_a_step_that_is_missing_from_the_window_is_named() -> None:
 def test_steps_are_whole_numbers_that_grow(number: Any) -> None:
     talk = session((-1, 0))
     talk.read(numbered(0))
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         talk.read({**step(1), "proctor/step": number})
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_plain_value_is_taken_or_refused_in_words(
 ) -> None:
     talk = session(offsets)
     for number in range(2):  # the second is compared with the first
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Refusal):
             talk.read(numbered(number, **{key: value}))
 
 
@@ -94,22 +94,22 @@ def test_only_the_first_message_and_a_new_episode_open_one() -> None:
         step(6),
         step(7, **{"proctor/episode": "b"}),
     ]
-    opened = [talk.read(message).opening is not None for message in messages]
+    opened = [talk.read(message).start is not None for message in messages]
     assert opened == [True, False, True, False, True, False, False, True]
 
 
 def test_a_refused_first_message_opens_nothing() -> None:
     talk = session()
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         talk.read({})
-    assert talk.read(step(0)).opening is not None
+    assert talk.read(step(0)).start is not None
 
 
 def test_a_known_prompt_is_its_task_and_another_is_a_task_by_that_name() -> None:
-    known = session().read(step(0, prompt="push it")).opening
+    known = session().read(step(0, prompt="push it")).start
     assert known is not None
     assert known.task == TASK
-    other = session().read(step(0, prompt="dance")).opening
+    other = session().read(step(0, prompt="dance")).start
     assert other is not None
     assert (other.task.name, other.task.prompt) == ("dance", "dance")
 
@@ -117,7 +117,7 @@ def test_a_known_prompt_is_its_task_and_another_is_a_task_by_that_name() -> None
 def test_the_seed_is_the_key_of_the_episodes_generator() -> None:
     local = np.random.Generator(np.random.Philox(key=2**100 + 7))
     key = [int(word) for word in local.bit_generator.state["state"]["key"]]
-    opening = session().read(step(0, **{"proctor/seed": key})).opening
+    opening = session().read(step(0, **{"proctor/seed": key})).start
     assert opening is not None
     assert np.array_equal(opening.generator.normal(size=5), local.normal(size=5))
 

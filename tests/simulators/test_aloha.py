@@ -21,8 +21,8 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import digests, run_cli
-from proctor.benchmarks.gym.env_facts import ask
-from proctor.benchmarks.gym.open_env import Opening
+from proctor.benchmarks.gym.env_facts import env_facts
+from proctor.benchmarks.gym.open_env import EnvRecipe
 from proctor.benchmarks.gym.presets import Aloha, AlohaSettings
 from proctor.types import NO_LOOK, Episode
 
@@ -39,12 +39,12 @@ def aloha(**settings: Any) -> Aloha:
 @pytest.mark.parametrize("name", BOTH.split(","))
 def test_the_spec_is_what_the_environment_tells(name: str) -> None:
     benchmark = aloha(task=name)
-    told = ask(Opening(f"gym_aloha/{name}", ("gym_aloha",), {"obs_type": "pixels_agent_pos"}))
-    assert benchmark.spec.features == told.features
+    facts = env_facts(EnvRecipe(f"gym_aloha/{name}", ("gym_aloha",), {"obs_type": "pixels_agent_pos"}))
+    assert benchmark.spec.features == facts.features
     spec = benchmark.spec
-    assert (spec.action_size, spec.action_low, spec.action_high) == (told.form.size, *told.form.bounds)
-    assert benchmark.fps == told.fps
-    assert benchmark.tasks()[0].prompt == told.prompt
+    assert (spec.action_size, spec.action_low, spec.action_high) == (facts.form.size, *facts.form.bounds)
+    assert benchmark.fps == facts.fps
+    assert benchmark.tasks()[0].prompt == facts.prompt
 
 
 @needs_lerobot

@@ -22,8 +22,8 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import SUPPORT, digests, run_cli
-from proctor.benchmarks.gym.env_facts import ask
-from proctor.benchmarks.gym.open_env import Opening
+from proctor.benchmarks.gym.env_facts import env_facts
+from proctor.benchmarks.gym.open_env import EnvRecipe
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
 from proctor.types import NO_LOOK, Episode
 
@@ -39,11 +39,11 @@ def pusht(**settings: Any) -> PushT:
 def test_the_spec_is_what_the_environment_tells(kind: str) -> None:
     sizes = {"observation_height": 48, "observation_width": 64}
     benchmark = pusht(obs_type=kind, **sizes)
-    told = ask(Opening("gym_pusht/PushT-v0", ("gym_pusht",), {"obs_type": kind, **sizes}))
+    facts = env_facts(EnvRecipe("gym_pusht/PushT-v0", ("gym_pusht",), {"obs_type": kind, **sizes}))
     spec = benchmark.spec
-    assert spec.features == told.features
-    assert (spec.action_size, spec.action_low, spec.action_high) == (told.form.size, *told.form.bounds)
-    assert (benchmark.fps, benchmark.tasks()[0].max_steps) == (told.fps, told.max_steps)
+    assert spec.features == facts.features
+    assert (spec.action_size, spec.action_low, spec.action_high) == (facts.form.size, *facts.form.bounds)
+    assert (benchmark.fps, benchmark.tasks()[0].max_steps) == (facts.fps, facts.max_steps)
 
 
 @needs_lerobot

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +18,11 @@ from proctor.benchmarks.protocol import Benchmark
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import load_object
-from proctor.config.settings import EnvSettings, to_plain
+from proctor.config.settings import EnvSettings
+from proctor.config.wire import from_plain, to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
-from proctor.installation import install_command, other_version, package_environment
-from proctor.machine.processes import ask_program, describe_exit
+from proctor.installation import install_command, other_version
+from proctor.machine.processes import ask_module, reply
 from proctor.machine.versions import HASH_SEED, interpreter_versions
 from proctor.store.identity import benchmark_identity
 from proctor.types import BenchmarkSpec, Task
@@ -48,27 +48,6 @@ class Facts:
     draws_on_look: bool = True
     undecided: str = ""
     notes: tuple[str, ...] = ()
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values that JSON carries to another process."""
-        return {
-            "spec": self.spec.to_wire(),
-            "tasks": [task.to_wire() for task in self.tasks],
-            "versions": self.versions,
-            "identity": self.identity,
-            "fps": self.fps,
-            "uses_gl": self.uses_gl,
-            "no_frames": self.no_frames,
-            "draws_on_look": self.draws_on_look,
-            "undecided": self.undecided,
-            "notes": self.notes,
-        }
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Facts:
-        """Rebuild facts from `to_wire`."""
-        spec, tasks = BenchmarkSpec.from_wire(wire["spec"]), tuple(Task(**task) for task in wire["tasks"])
-        return cls(**{**wire, "spec": spec, "tasks": tasks, "notes": tuple(wire["notes"])})
 
 
 def learn(path: str, settings: EnvSettings) -> Facts:
@@ -129,45 +108,44 @@ def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
 
 
 def _ask(path: str, settings: EnvSettings, drawing: Mapping[str, str] = NO_GL) -> Facts:
-    return Facts.from_wire(_answer(path, settings, drawing=drawing))
+    facts: Facts = from_plain(Facts, _answer(path, settings, drawing=drawing))
+    return facts
 
 
 def _answer(
     path: str, settings: EnvSettings, fetch: bool = False, drawing: Mapping[str, str] = NO_GL
 ) -> dict[str, Any]:
     """Ask a process of its own. One that fetches takes its time, and shows its progress on our terminal."""
-    python = settings.python or sys.executable
+    question = {
+        "version": __version__,
+        "benchmark": path,
+        "env": to_plain(settings),
+        "fetch": fetch,
+        # Another interpreter's packages are its own.
+        "sys_path": list(sys.path) if settings.python is None else [],
+    }
     try:
-        done = ask_program(
-            [python, "-P", "-m", "proctor.benchmarks.facts"],
-            question=json.dumps(
-                {
-                    "version": __version__,
-                    "benchmark": path,
-                    "env": to_plain(settings),
-                    "fetch": fetch,
-                    # Another interpreter's packages are its own.
-                    "sys_path": list(sys.path) if settings.python is None else [],
-                }
-            ),
-            env={**os.environ, **package_environment(), **drawing, "PYTHONHASHSEED": HASH_SEED},
+        done = ask_module(
+            "proctor.benchmarks.facts",
+            python=settings.python,
+            variables={**drawing, "PYTHONHASHSEED": HASH_SEED},
+            question=json.dumps(question),
             seconds=None if fetch else _SECONDS,
             shows_progress=fetch,
         )
     except OSError as error:
-        raise UsageError(f"--env.python={python}: {error.strerror or error}.") from None
+        raise UsageError(f"--env.python={settings.python}: {error.strerror or error}.") from None
     if done.late:
         raise UsageError(f"--env.type={settings.type}: no answer within {_SECONDS} s when asked.")
-    lines = done.output.strip().splitlines()  # packages may chatter before it
-    if done.may_be_well and lines:
-        answer: dict[str, Any] = json.loads(lines[-1])
+    if done.reply is not None:
+        answer: dict[str, Any] = done.reply
         if "usage" in answer:
             raise UsageError(answer["usage"])
         return answer
-    words = (done.complaint.strip().splitlines() or [describe_exit(done.code)])[-1]
-    if "No module named" in words and settings.python is not None:
-        raise UsageError(f"--env.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
-    raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {words}")
+    if "No module named" in done.last_words and settings.python is not None:
+        pip = install_command(pip=f"{settings.python} -m pip")
+        raise UsageError(f"--env.python: {done.last_words}. Run: {pip}")
+    raise UsageError(f"--env.type={settings.type} could not be asked for its spaces: {done.last_words}")
 
 
 def main() -> None:
@@ -187,11 +165,10 @@ def main() -> None:
                 benchmark.fetch()
                 answer = {}
             else:
-                answer = facts_of(benchmark, asked["benchmark"]).to_wire()
+                answer = to_plain(facts_of(benchmark, asked["benchmark"]))
     except ProctorError as error:
         answer = {"usage": str(error)}
-    print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to our parent
-    os._exit(0)  # a simulator's own tear-down has no say any more
+    reply(answer)
 
 
 def asking(settings: EnvSettings) -> contextlib.AbstractContextManager[None]:

@@ -1,29 +1,28 @@
 """Who draws: the one seam between simulators and what makes their pictures.
 
-Which GL works is tried for real, in a process of its own, before the first simulator starts. `MUJOCO_GL` has to be
-set before MuJoCo's first import, and a GL library must not be loaded into the coordinator; so the trial runs as
+A simulator takes every picture from its `Cameras`; the processes around it choose which GL is behind them. Which
+GL works is tried for real, in a process of its own, before the first simulator starts. `MUJOCO_GL` has to be set
+before MuJoCo's first import, and a GL library must not be loaded into the coordinator; so the trial runs as
 `python -m proctor.benchmarks.rendering`. It draws a frame, because there are contexts that open and have no
 renderer, and answers with the renderer's name.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.errors import NoPicturesError
-from proctor.installation import package_environment
-from proctor.machine.processes import ask_program, describe_exit
-from proctor.types import BenchmarkSpec
+from proctor.machine.processes import ask_module, reply
+from proctor.types import BenchmarkSpec, Look
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
@@ -40,6 +39,23 @@ RenderDevice = Literal["auto", "gpu", "cpu"]
 
 NO_GL = {"MUJOCO_GL": "disable"}
 """The environment of a process that draws nothing: MuJoCo then loads no GL, working or broken."""
+
+
+class Cameras(Protocol):
+    """What draws a simulator's pictures, and the only thing that does.
+
+    It hears beforehand what will be looked at. So behind it may stand the simulator's own GL context, as it does
+    in every benchmark here, or a process that draws for several.
+    """
+
+    def expect(self, look: Look) -> None:
+        """Hear, before every reset and step, which observation keys will be asked for after it."""
+
+    def picture(self, key: str) -> NDArray[np.uint8]:
+        """Return what the policy sees under a key that was expected."""
+
+    def frame(self) -> NDArray[np.uint8]:
+        """Return the present state for people and videos; what was drawn already is not drawn again."""
 
 
 class Renderer(NamedTuple):
@@ -59,7 +75,7 @@ class Renderer(NamedTuple):
         return _is_software(self.name)
 
 
-class Trial(NamedTuple):
+class BackendTrial(NamedTuple):
     """What came of drawing a frame with a backend: a renderer and the time it took, or a complaint."""
 
     backend: str
@@ -114,37 +130,29 @@ def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> R
     raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")
 
 
-def try_backend(backend: str, python: str | None = None) -> Trial:
+def try_backend(backend: str, python: str | None = None) -> BackendTrial:
     """Draw a frame with a backend, in a process of its own."""
-    command = [python or sys.executable, "-P", "-m", "proctor.benchmarks.rendering"]
-    env = {**os.environ, **package_environment(), **gl_environment(backend)}
-    answer = ask_program(command, seconds=_TRIAL_SECONDS, env=env)
+    answer = ask_module(
+        "proctor.benchmarks.rendering", python=python, variables=gl_environment(backend), seconds=_TRIAL_SECONDS
+    )
     if answer.late:
-        return Trial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
-    if answer.may_be_well:
-        try:
-            name, milliseconds = json.loads(answer.output.splitlines()[-1])  # drivers may chatter before it
-        except (IndexError, ValueError):
-            return Trial(backend, complaint="ended without an answer")
-        return Trial(backend, name, milliseconds)
-    lines = answer.complaint.strip().splitlines()
-    # Who was killed has not said why; its last words are about something else.
-    spoke = lines and answer.code is not None and answer.code > 0
-    return Trial(backend, complaint=lines[-1] if spoke else describe_exit(answer.code))
+        return BackendTrial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
+    if answer.reply is not None:
+        return BackendTrial(backend, *answer.reply)
+    return BackendTrial(backend, complaint="ended without an answer" if answer.may_be_well else answer.last_words)
 
 
 def main() -> None:
     """Draw a frame with the backend that the environment names; print the renderer's name and milliseconds."""
     try:
-        answer = json.dumps(_draw())
+        answer = _draw_a_frame()
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
         os._exit(1)  # a half-made context complains again when it is collected
-    print(answer, flush=True)  # noqa: T201 - the answer to our parent
-    os._exit(0)  # some drivers crash in their own tear-down, after all is said
+    reply(answer)
 
 
-def _draw() -> tuple[str, float]:
+def _draw_a_frame() -> tuple[str, float]:
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(_SCENE)
@@ -193,8 +201,15 @@ def choose_gl_here(benchmark: Benchmark, spec: BenchmarkSpec) -> None:
             os.environ.setdefault(name, value)
 
 
-class Turn:
-    """One simulator's turns; a context manager around every call of it, its building and its closing included."""
+class GlContext:
+    """One simulator's GL context, where several draw in one process: current around every call of that simulator.
+
+    A simulator that makes its context current once, when it is built, draws into its neighbour's from then on as
+    soon as that one is built too: Meta-World does, and shows the wrong task's textures. So whoever calls a
+    simulator, its building and its closing included, enters this: what was current when it was left is current
+    again, and what the caller had is put back afterwards. That also lets a simulator move from one thread to
+    another between calls.
+    """
 
     def __init__(self) -> None:
         self._own: Any = None

@@ -27,8 +27,8 @@ from proctor.policies.protocol import Policy, PolicySpec
 from proctor.policies.remote.handshake import metadata_of
 from proctor.report.console import PatientConsole
 from proctor.serve.batcher import Batcher
-from proctor.serve.server import Place, PolicyServer
-from proctor.serve.session import Menu
+from proctor.serve.server import Endpoint, PolicyServer
+from proctor.serve.session import PolicyNeeds
 from proctor.store.identity import policy_code, policy_identity
 from proctor.types import BenchmarkSpec, Task
 
@@ -84,9 +84,9 @@ def _serve(given: Given[ServeSettings]) -> int:
         )
     server = PolicyServer(
         Batcher(policy, spec.action_size, own.queue),
-        Menu.of(policy.spec, spec, tasks),
+        PolicyNeeds.of(policy.spec, spec, tasks),
         metadata_of(policy.spec, spec.name, _identity(code, policy.spec)),
-        Place(own.host, own.port, own.max_message_mb << 20, _origins(own.allow_origin)),
+        Endpoint(own.host, own.port, own.max_message_mb << 20, _origins(own.allow_origin)),
     )
     name = settings.policy.path or settings.policy.type
 

@@ -50,6 +50,9 @@ POLICIES = {
     "remote": "proctor.policies.remote.policy:RemotePolicy",
 }
 
+VECTOR_ENVS = "proctor.vector.make:create_envs"
+"""What `EnvSettings.create_envs` calls, which LeRobot's settings have."""
+
 
 def benchmark_path(name: str) -> str:
     """Return the `module:Class` of a benchmark given by name, `module:Class` or `file.py:Class`."""

@@ -8,7 +8,6 @@ Names are LeRobot's wherever LeRobot has the thing.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
@@ -27,9 +26,6 @@ MOST_SEED = 2**32 - 1
 """Of an episode: NumPy's older generators, which many simulators use, take no larger one."""
 
 MOST_PORT = 2**16 - 1
-
-VECTOR_ENVS = "proctor.vector.make:create_envs"
-"""What `EnvSettings.create_envs` calls."""
 
 
 def identity_values(settings: Any) -> dict[str, Any]:
@@ -75,11 +71,10 @@ class EnvSettings:
 
     def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
         """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
-        from proctor.config.registry import load_object
+        from proctor.config.registry import VECTOR_ENVS, load_object
 
-        # By name, as everything that settings stand for: LeRobot's settings have this method, ours import nothing.
-        envs: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
-        return envs
+        made: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,14 +261,3 @@ class Settings:
         EXECUTION,
         "progress on the terminal; json: an object per line, for programs",
     ] = "auto"
-
-
-def to_plain(value: Any) -> Any:
-    """Return dataclasses as dicts, tuples as lists and paths as strings, all the way down."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from proctor.config.wire import to_plain
 from proctor.conformance import schedule
 from proctor.conformance.players import PlayerReports
 from proctor.conformance.results import CheckResult, judged
@@ -80,13 +81,12 @@ def _fault(task: Task) -> str:
 
 def _processes(subject: Subject, self_reports: list[SelfReport]) -> CheckResult:
     """Settings reach a worker as plain values; there the benchmark must say what it says here."""
-    here, faults = subject.facts.to_wire(), {}
+    here, faults = to_plain(subject.facts), {}
     for self_report in self_reports:
         if self_report.unsteady:
             faults["twice asked"] = self_report.unsteady
-        there = _as_sent(self_report.facts)
         for field in ("tasks", "spec", "versions"):
-            if there[field] != _as_sent(here)[field]:
+            if self_report.facts[field] != here[field]:
                 faults[field] = "other ones in another process, from the same settings"
     return judged(
         "settings",
@@ -95,13 +95,6 @@ def _processes(subject: Subject, self_reports: list[SelfReport]) -> CheckResult:
         "tasks() and spec must follow from the settings alone, in a fixed order (no set, no file that comes and "
         "goes); a worker gets paths as text and tuples as lists",
     )
-
-
-def _as_sent(facts: dict[str, object]) -> dict[str, object]:
-    import json
-
-    plain: dict[str, object] = json.loads(json.dumps(facts))
-    return plain
 
 
 _ASPECTS: dict[Aspect, tuple[str, str]] = {

@@ -11,6 +11,7 @@ from typing import Any
 from proctor.benchmarks.facts import Facts, facts_of
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
+from proctor.config.wire import to_plain
 
 _HEAVY = {
     "OpenGL", "brax", "dm_control", "genesis", "glfw", "gym_aloha", "gym_pusht", "gymnasium_robotics",
@@ -62,7 +63,7 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, SelfReport]:
     own = {path.partition(".")[0].partition(":")[0], "numpy", "proctor"}
     imported = sorted(new & (_HEAVY | {name.replace("-", "_") for name in benchmark.distributions()}) - own)
     return benchmark, SelfReport(
-        facts.to_wire(),
+        to_plain(facts),
         imported,
         loaded,
         benchmark.opens_to_tell,

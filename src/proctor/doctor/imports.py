@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from proctor.benchmarks.rendering import NO_GL
-from proctor.installation import package_environment
-from proctor.machine.processes import ask_program, describe_exit
+from proctor.machine.processes import ask_module, describe_exit
 
 _SECONDS = 60.0
 
@@ -34,9 +33,7 @@ def try_imports(modules: Sequence[str], seconds: float = _SECONDS) -> dict[str, 
 
 def _run(modules: Sequence[str], seconds: float) -> tuple[dict[str, str], str]:
     """Return the answers that came, and how the process ended."""
-    command = [sys.executable, "-P", "-m", "proctor.doctor.imports", *modules]
-    env = {**os.environ, **package_environment(), **NO_GL}
-    done = ask_program(command, seconds=seconds, env=env)
+    done = ask_module("proctor.doctor.imports", *modules, seconds=seconds, variables=NO_GL)
     late = f"did not end within {seconds:.0f} s"
     ending = f"its import {late if done.late else describe_exit(done.code)}"
     return dict(json.loads(line) for line in done.output.splitlines()), ending

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.config.settings import Settings, to_plain
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
 from proctor.engine.executors.machine import ThisMachine
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunFacts, Workforce
 from proctor.engine.interrupts import Interrupts

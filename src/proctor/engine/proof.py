@@ -12,7 +12,8 @@ from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.contents import UnreadFiles
-from proctor.config.settings import PolicySettings, identity_values, to_plain
+from proctor.config.settings import PolicySettings, identity_values
+from proctor.config.wire import to_plain
 from proctor.errors import ChangedError
 from proctor.policies.protocol import Policy
 from proctor.store.identity import benchmark_identity, change, policy_code, policy_identity

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import resource
 import select
@@ -16,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 from proctor.errors import Interrupted
+from proctor.installation import package_environment
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PR_SET_PDEATHSIG = 1
@@ -150,6 +152,20 @@ class Answer(NamedTuple):
         """Whether its output can be trusted to be whole."""
         return self.code in (0, None) and not self.late
 
+    @property
+    def reply(self) -> Any:
+        """What a module of ours said by `reply`: its last line, since libraries may chatter before it."""
+        try:
+            return json.loads(self.output.strip().splitlines()[-1]) if self.may_be_well else None
+        except (IndexError, ValueError):
+            return None
+
+    @property
+    def last_words(self) -> str:
+        """Why there is no reply. Who was killed has not said so: its last words are about something else."""
+        lines = self.complaint.strip().splitlines()
+        return lines[-1] if lines and self.code is not None and self.code > 0 else describe_exit(self.code)
+
 
 def ask_program(
     command: Sequence[str],
@@ -203,6 +219,41 @@ def ask_program(
         finally:
             code = exit_code(process)
         return Answer(code, _read(output), _read(complaint), late)
+
+
+def ask_module(
+    module: str,
+    *arguments: str,
+    seconds: float | None,
+    python: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    question: str = "",
+    shows_progress: bool = False,
+) -> Answer:
+    """Run a module of this package as a program, in this interpreter or in another.
+
+    Args:
+        module: its dotted name.
+        arguments: its command line.
+        seconds: how long it may take.
+        python: the other interpreter.
+        variables: what its environment has besides this process's own.
+        question: what it reads.
+        shows_progress: let it speak to the user where errors go, in place of keeping that.
+
+    Raises:
+        OSError: there is no such interpreter.
+        Interrupted: a stop signal came first.
+    """
+    env = {**os.environ, **package_environment(), **(variables or {})}
+    command = [python or sys.executable, "-P", "-m", module, *arguments]
+    return ask_program(command, seconds=seconds, env=env, question=question, shows_progress=shows_progress)
+
+
+def reply(value: Any) -> NoReturn:
+    """Answer whoever asked this module (`ask_module`), in one line of JSON, and end."""
+    print(json.dumps(value), flush=True)  # noqa: T201 - the answer to our parent
+    os._exit(0)  # some libraries crash in their own tear-down, after all is said
 
 
 def _memory_file() -> BinaryIO:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.config.settings import Settings, to_plain
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from proctor.config.registry import path_of
 from proctor.config.settings import PolicySettings
+from proctor.config.wire import from_plain
 from proctor.types import BenchmarkSpec, Observation, Task
 
 Window = tuple[Observation, ...]
@@ -85,16 +86,8 @@ class PolicySpec:
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> PolicySpec:
         """Rebuild a spec from `to_wire`."""
-        keys, processors = wire["observation_keys"], wire["env_processors"]
-        return cls(
-            **{
-                **wire,
-                "observation_keys": None if keys is None else tuple(keys),
-                "observation_offsets": tuple(wire["observation_offsets"]),
-                "env_processors": None if processors is None else tuple(processors),
-                "notes": tuple(wire["notes"]),
-            }
-        )
+        spec: PolicySpec = from_plain(cls, wire)
+        return spec
 
 
 class Cost(NamedTuple):

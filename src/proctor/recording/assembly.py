@@ -13,7 +13,7 @@ from proctor.errors import StoreError, UsageError
 from proctor.installation import install_command
 from proctor.machine.processes import ask_program
 from proctor.recording.dataset import DatasetWriter
-from proctor.recording.sources import DATASET, PIECES, Kind, Recorded, Source
+from proctor.recording.sources import DATASET, PIECES, RecordedEpisode, Source
 from proctor.store.schema import EpisodeRecord
 
 _AV = 14
@@ -82,7 +82,7 @@ def recover(run: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _recorded(sources: Sequence[Source], records: Iterable[EpisodeRecord]) -> Iterator[Recorded]:
+def _recorded(sources: Sequence[Source], records: Iterable[EpisodeRecord]) -> Iterator[RecordedEpisode]:
     for record in records:
         if record.status == "finished":
             found = (source.find(record.key, record.digests) for source in sources)
@@ -91,21 +91,19 @@ def _recorded(sources: Sequence[Source], records: Iterable[EpisodeRecord]) -> It
                 yield recorded
 
 
-def _write(folder: Path, episodes: Iterator[Recorded]) -> int:
-    writer: DatasetWriter | None = None
-    kind: Kind | None = None
+def _write(folder: Path, episodes: Iterator[RecordedEpisode]) -> int:
     count = 0
     with contextlib.ExitStack() as stack:
         for episode in episodes:
-            if writer is None:
-                kind = episode.kind
-                writer = DatasetWriter(folder, kind)
+            if not count:
+                schema = episode.schema
+                writer = DatasetWriter(folder, schema)
                 stack.callback(writer.close)
-            elif episode.kind != kind:
-                raise ValueError(f"its episodes were recorded differently: {kind} and {episode.kind}")
+            elif episode.schema != schema:
+                raise ValueError(f"its episodes were recorded differently: {schema} and {episode.schema}")
             writer.add(episode)
             count += 1
-        if writer is not None:
+        if count:
             writer.finish()
     return count
 

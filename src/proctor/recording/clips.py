@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+CONTAINER = "mp4"
+"""What LeRobotDataset v3 prescribes; a run's own videos have theirs (`store/videos.py`)."""
 CODEC = "libx264"
 # A key frame at every second frame, as LeRobot has it: training reads frames in any order. Without B-frames the
 # order of packets is the order of frames. One thread, below: a worker owns one core, and bits do not vary.
@@ -41,7 +43,7 @@ class ClipWriter:
     def __init__(self, path: Path, fps: int, shape: tuple[int, ...]) -> None:
         import av
 
-        self._container: Any = av.open(str(path), "w", format="mp4")
+        self._container: Any = av.open(str(path), "w", format=CONTAINER)
         self._stream = self._container.add_stream(CODEC, rate=Fraction(fps))
         self._stream.height, self._stream.width = shape[:2]
         self._stream.pix_fmt = pixel_format(shape)
@@ -75,7 +77,7 @@ class Reel:
         self.frames = 0
         self.head = head
         self._fps = fps
-        self._container: Any = av.open(str(path), "w", format="mp4", options=_MUXER)
+        self._container: Any = av.open(str(path), "w", format=CONTAINER, options=_MUXER)
         self._stream: Any = None
 
     def add(self, clip: Clip) -> int:

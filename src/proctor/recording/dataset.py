@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.recording.clips import OPTIONS, Clip, Reel, head_of, pixel_format
-from proctor.recording.schema import Column
-from proctor.recording.sources import ORIGINS, Kind, Recorded
+from proctor.config.wire import to_plain
+from proctor.recording.clips import CONTAINER, OPTIONS, Clip, Reel, head_of, pixel_format
+from proctor.recording.schema import Column, DatasetSchema, numbered_file
+from proctor.recording.sources import ORIGINS, RecordedEpisode
 from proctor.recording.statistics import Stats, aggregate, stats_of
 
 CODEBASE_VERSION = "v3.0"
@@ -29,27 +30,27 @@ class DatasetWriter:
 
     Args:
         root: the folder.
-        kind: what all episodes have in common.
+        schema: what all episodes have in common.
     """
 
-    def __init__(self, root: Path, kind: Kind) -> None:
-        self._root, self._kind = root, kind
+    def __init__(self, root: Path, schema: DatasetSchema) -> None:
+        self._root, self._schema = root, schema
         self._tasks: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []
         self._origins: list[dict[str, Any]] = []
         self._stats: dict[str, list[Stats]] = {}
         self._frames = 0
-        self._data = DataFiles(root, kind)
-        self._videos = {n: VideoFiles(root, n, kind.fps) for n, column in kind.columns.items() if column.video}
+        self._data = DataFiles(root, schema)
+        self._videos = {name: VideoFiles(root, name, schema.fps) for name in schema.videos}
 
-    def add(self, episode: Recorded) -> None:
+    def add(self, episode: RecordedEpisode) -> None:
         """Take the next episode."""
         number, length = len(self._rows), episode.frames
         task = self._tasks.setdefault(episode.prompt, len(self._tasks))
         steps = np.arange(length)
         columns: dict[str, NDArray[Any]] = {
             **episode.rows,
-            "timestamp": (steps / self._kind.fps).astype(np.float32),
+            "timestamp": (steps / self._schema.fps).astype(np.float32),
             "frame_index": steps,
             "episode_index": np.full(length, number),
             "index": steps + self._frames,
@@ -93,14 +94,14 @@ class DatasetWriter:
             meta / "stats.json",
             {name: {stat: value.tolist() for stat, value in values.items()} for name, values in stats.items()},
         )
-        _write_json(self._root / ORIGINS, {**self._kind.to_wire(), "episodes": self._origins})
+        _write_json(self._root / ORIGINS, {**to_plain(self._schema), "episodes": self._origins})
         _write_json(meta / "info.json", self._info())
 
     def _info(self) -> dict[str, Any]:
-        columns = {**self._kind.columns, **INDICES}
+        columns = {**self._schema.columns, **INDICES}
         return {
             "codebase_version": CODEBASE_VERSION,
-            "fps": self._kind.fps,
+            "fps": self._schema.fps,
             "features": {name: self._feature(column) for name, column in columns.items()},
             "total_episodes": len(self._rows),
             "total_frames": self._frames,
@@ -109,10 +110,10 @@ class DatasetWriter:
             "data_files_size_in_mb": DATA_MB,
             "video_files_size_in_mb": VIDEO_MB,
             "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-            "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+            "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}." + CONTAINER
             if self._videos
             else None,
-            "robot_type": self._kind.benchmark,
+            "robot_type": self._schema.benchmark,
             "splits": {"train": f"0:{len(self._rows)}"},
         }
 
@@ -125,7 +126,7 @@ class DatasetWriter:
             "video.width": width,
             "video.codec": "h264",
             "video.pix_fmt": pixel_format(column.shape),
-            "video.fps": self._kind.fps,
+            "video.fps": self._schema.fps,
             "video.channels": 3,
             "video.g": int(OPTIONS["g"]),
             "video.crf": int(OPTIONS["crf"]),
@@ -200,8 +201,7 @@ class _Places:
         return divmod(self.number, CHUNK_FILES)
 
     def path(self, folder: Path, ending: str) -> Path:
-        chunk, file = self.pair
-        path = folder / f"chunk-{chunk:03d}/file-{file:03d}.{ending}"
+        path = folder / numbered_file(*self.pair, ending)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -209,11 +209,11 @@ class _Places:
 class DataFiles:
     """The steps, as Parquet."""
 
-    def __init__(self, root: Path, kind: Kind) -> None:
+    def __init__(self, root: Path, schema: DatasetSchema) -> None:
         import pyarrow as pa
 
         self._folder = root / "data"
-        self._columns = {n: column for n, column in {**kind.columns, **INDICES}.items() if not column.video}
+        self._columns = {**schema.values, **INDICES}
         self._schema = pa.schema([(name, _arrow_type(column)) for name, column in self._columns.items()])
         self._places, self._bytes = _Places(), 0
         self._writer: Any = None
@@ -262,7 +262,7 @@ class VideoFiles:
         ):
             self.close()
             self._places.next()
-            reel = self._reel = Reel(self._places.path(self._folder, "mp4"), self._fps, head)
+            reel = self._reel = Reel(self._places.path(self._folder, CONTAINER), self._fps, head)
             self._bytes = 0
         start = reel.frames
         self._bytes += reel.add(clip)

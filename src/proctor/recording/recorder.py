@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.wire import to_plain
 from proctor.errors import SimulatorError
-from proctor.recording.clips import ClipWriter
+from proctor.recording.clips import CONTAINER, ClipWriter
 from proctor.recording.schema import (
     ACTION,
     DONE,
@@ -114,7 +115,7 @@ class EpisodeRecorder:
         try:
             if key not in self._clips:
                 self._make_folder()
-                path = self._partial / f"{dataset_name(key)}.mp4"
+                path = self._partial / f"{dataset_name(key)}.{CONTAINER}"
                 self._clips[key] = ClipWriter(path, self._fps, frame.shape)
             self._clips[key].add(frame)
         except OSError as error:
@@ -143,7 +144,7 @@ class EpisodeRecorder:
             "frames": record.steps,
             "benchmark": self._spec.name,
             "fps": self._fps,
-            "columns": {dataset_name(key): column.to_wire() for key, column in columns.items()},
+            "columns": {dataset_name(key): to_plain(column) for key, column in columns.items()},
             "image_stats": {
                 dataset_name(key): {name: value.tolist() for name, value in images.stats().items()}
                 for key, images in self._image_stats.items()

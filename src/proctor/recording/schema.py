@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.wire import from_plain
+from proctor.files import clip
 from proctor.types import BenchmarkSpec
 
 ACTION, REWARD, SUCCESS, DONE = "action", "next.reward", "next.success", "next.done"
@@ -29,18 +31,41 @@ class Column:
     shape: tuple[int, ...]
     video: bool = False
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values that JSON carries."""
-        return {"dtype": self.dtype, "shape": list(self.shape), "video": self.video}
-
-    @classmethod
-    def from_wire(cls, wire: Mapping[str, Any]) -> Column:
-        """Rebuild a column from `to_wire`."""
-        return cls(wire["dtype"], tuple(wire["shape"]), wire["video"])
-
     def stack(self, values: list[NDArray[Any]]) -> NDArray[Any]:
         """Return one array of all steps."""
         return np.asarray(values, self.dtype).reshape(len(values), *self.shape)
+
+
+@dataclass(frozen=True)
+class DatasetSchema:
+    """What must be the same for all episodes of a dataset."""
+
+    benchmark: str
+    fps: int
+    columns: dict[str, Column]
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> DatasetSchema:
+        """Rebuild it from plain values, which somebody else may have written."""
+        for name in wire["columns"]:  # each is a file's and a folder's name too
+            if not name or name.startswith(".") or "/" in name or "\0" in name:
+                raise ValueError(f"a feature called {clip(name, 60)!r}")
+        return cls(wire["benchmark"], wire["fps"], from_plain(dict[str, Column], wire["columns"]))
+
+    @property
+    def videos(self) -> list[str]:
+        """The columns that are stored as videos."""
+        return [name for name, column in self.columns.items() if column.video]
+
+    @property
+    def values(self) -> dict[str, Column]:
+        """The columns that are stored as numbers."""
+        return {name: column for name, column in self.columns.items() if not column.video}
+
+
+def numbered_file(chunk: int, file: int, ending: str) -> str:
+    """Return where LeRobot looks for a file of a dataset, below the folder of its kind."""
+    return f"chunk-{chunk:03d}/file-{file:03d}.{ending}"
 
 
 def observed_columns(spec: BenchmarkSpec) -> dict[str, Column]:

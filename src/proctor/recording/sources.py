@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.errors import StoreError
-from proctor.files import as_written_by_proctor, clip, open_below, read_json
-from proctor.recording.clips import Clip
+from proctor.files import as_written_by_proctor, open_below, read_json
+from proctor.recording.clips import CONTAINER, Clip
 from proctor.recording.recorder import PIECE, STEPS
-from proctor.recording.schema import Column
+from proctor.recording.schema import Column, DatasetSchema, numbered_file
 from proctor.recording.statistics import NAMES, Stats
 from proctor.types import EpisodeKey
 
@@ -30,30 +30,10 @@ ORIGINS = "meta/proctor.json"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What must be the same for all episodes of a dataset."""
-
-    benchmark: str
-    fps: int
-    columns: Mapping[str, Column]
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values that JSON carries."""
-        columns = {name: column.to_wire() for name, column in self.columns.items()}
-        return {"benchmark": self.benchmark, "fps": self.fps, "columns": columns}
-
-    @classmethod
-    def from_wire(cls, wire: Mapping[str, Any]) -> Kind:
-        """Rebuild it from `to_wire`."""
-        columns = {_plain(name): Column.from_wire(column) for name, column in wire["columns"].items()}
-        return cls(wire["benchmark"], wire["fps"], columns)
-
-
-@dataclass(frozen=True)
-class Recorded:
+class RecordedEpisode:
     """One recorded episode, with all that the dataset needs of it."""
 
-    kind: Kind
+    schema: DatasetSchema
     origin: dict[str, Any]
     prompt: str
     rows: dict[str, NDArray[Any]]
@@ -77,12 +57,12 @@ class Source:
         """Whether nothing was recorded here."""
         return not (self._dataset / ORIGINS).exists() and next(self._pieces.glob(f"*/*/{PIECE}"), None) is None
 
-    def find(self, key: EpisodeKey, digests: Digests) -> Recorded | None:
+    def find(self, key: EpisodeKey, digests: Digests) -> RecordedEpisode | None:
         """Return an episode that came out with these digests; `None` if it was not recorded here."""
         with as_written_by_proctor(self._run):
             return self._find(key, digests)
 
-    def _find(self, key: EpisodeKey, digests: Digests) -> Recorded | None:
+    def _find(self, key: EpisodeKey, digests: Digests) -> RecordedEpisode | None:
         piece = self._found.get(key)
         if piece is not None:
             described = read_json(self._own(piece / PIECE))
@@ -131,10 +111,10 @@ class Source:
             for row in pq.read_table(self._own(file)).to_pylist()
         ]
 
-    def _read_assembled(self, number: int) -> Recorded:
+    def _read_assembled(self, number: int) -> RecordedEpisode:
         import pyarrow.parquet as pq
 
-        row, kind = self._episodes[number], Kind.from_wire(self._origins)
+        row, schema = self._episodes[number], DatasetSchema.from_wire(self._origins)
         chunk, file = row["data/chunk_index"], row["data/file_index"]
         first = next(
             place
@@ -142,52 +122,45 @@ class Source:
             if (other["data/chunk_index"], other["data/file_index"]) == (chunk, file)
         )
         # An episode is one row group.
-        with pq.ParquetFile(self._own(self._dataset / "data" / _file(chunk, file, "parquet"))) as data:
+        with pq.ParquetFile(self._own(self._dataset / "data" / numbered_file(chunk, file, "parquet"))) as data:
             table = data.read_row_group(number - first)
-        rows = {
-            name: _array(table.column(name), column) for name, column in kind.columns.items() if not column.video
-        }
-        return Recorded(
-            kind,
+        rows = {name: _array(table.column(name), column) for name, column in schema.values.items()}
+        return RecordedEpisode(
+            schema,
             self._origins["episodes"][number],
             row["tasks"][0],
             rows,
-            {name: self._clip(name, row, kind.fps) for name, column in kind.columns.items() if column.video},
-            {name: _stats(row, name) for name, column in kind.columns.items() if column.video},
+            {name: self._clip(name, row, schema.fps) for name in schema.videos},
+            {name: _stats(row, name) for name in schema.videos},
         )
 
     def _clip(self, name: str, row: Mapping[str, Any], fps: int) -> Clip:
         about = f"videos/{name}"
-        path = self._dataset / about / _file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], "mp4")
+        path = (
+            self._dataset
+            / about
+            / numbered_file(row[f"{about}/chunk_index"], row[f"{about}/file_index"], CONTAINER)
+        )
         return Clip(self._own(path), round(row[f"{about}/from_timestamp"] * fps), row["length"])
 
-    def _read_piece(self, piece: Path, described: Mapping[str, Any]) -> Recorded:
-        kind = Kind.from_wire(described)
+    def _read_piece(self, piece: Path, described: Mapping[str, Any]) -> RecordedEpisode:
+        schema = DatasetSchema.from_wire(described)
         with np.load(self._own(piece / STEPS)) as steps:
-            rows = {name: steps[name] for name, column in kind.columns.items() if not column.video}
-        videos = [name for name, column in kind.columns.items() if column.video]
-        return Recorded(
-            kind,
+            rows = {name: steps[name] for name in schema.values}
+        return RecordedEpisode(
+            schema,
             described["origin"],
             described["prompt"],
             rows,
-            {name: Clip(self._own(piece / f"{name}.mp4"), 0, described["frames"]) for name in videos},
+            {
+                name: Clip(self._own(piece / f"{name}.{CONTAINER}"), 0, described["frames"])
+                for name in schema.videos
+            },
             {
                 name: {stat: np.asarray(value) for stat, value in stats.items()}
                 for name, stats in described["image_stats"].items()
             },
         )
-
-
-def _file(chunk: int, file: int, ending: str) -> str:
-    return f"chunk-{chunk:03d}/file-{file:03d}.{ending}"
-
-
-def _plain(name: str) -> str:
-    """Return a feature's name, which is a file's and a folder's too."""
-    if not name or name.startswith(".") or "/" in name or "\0" in name:
-        raise ValueError(f"a feature called {clip(name, 60)!r}")
-    return name
 
 
 def _key(origin: Mapping[str, Any]) -> EpisodeKey:

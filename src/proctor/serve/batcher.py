@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from proctor.engine.policy_session import PolicySession, answer
 from proctor.policies.protocol import Policy
-from proctor.serve.session import Question, Refused, Session
+from proctor.serve.session import ClientSession, Question, Refusal
 from proctor.types import Episode
 
 
-class Answer(NamedTuple):
+class TimedChunk(NamedTuple):
     """A chunk of actions, and the seconds that the policy took for it."""
 
     chunk: NDArray[Any]
@@ -32,9 +32,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    session: Session
+    session: ClientSession
     question: Question
-    future: Future[Answer] = field(default_factory=Future)
+    future: Future[TimedChunk] = field(default_factory=Future)
 
 
 class Batcher:
@@ -68,12 +68,12 @@ class Batcher:
             self._stopped = True
             self._news.notify_all()
 
-    def ask(self, session: Session, question: Question) -> Future[Answer]:
-        """Queue a question. Raises `Refused` when too many wait already."""
+    def ask(self, session: ClientSession, question: Question) -> Future[TimedChunk]:
+        """Queue a question. Raises `Refusal` when too many wait already."""
         request = _Request(session, question)
         with self._news:
             if len(self._waiting) >= self._most:
-                raise Refused(
+                raise Refusal(
                     f"the server is full: {self._most} questions wait already (--queue). "
                     "Ask from fewer places at once, or start it with a larger --queue"
                 )
@@ -91,44 +91,44 @@ class Batcher:
             self._answer([request for request in taken if request.future.set_running_or_notify_cancel()])
 
     def _answer(self, requests: list[_Request]) -> None:
-        seated: list[tuple[_Request, PolicySession]] = []
+        ready: list[tuple[_Request, PolicySession]] = []
         for request in requests:
             try:
-                seated.append((request, self._seat(request)))
+                ready.append((request, self._episode(request)))
             except Exception as error:
                 request.future.set_exception(_told(error))
-        if not seated:
+        if not ready:
             return
         started = time.monotonic()
         try:
-            seats = [seat for _, seat in seated]
+            episodes = [episode for _, episode in ready]
             chunks = answer(
-                self._policy, self._action_size, seats, [request.question.window for request, _ in seated]
+                self._policy, self._action_size, episodes, [request.question.window for request, _ in ready]
             )
         except Exception as error:
             told = _told(error)
-            for request, _ in seated:
+            for request, _ in ready:
                 request.future.set_exception(told)
             return
         seconds = time.monotonic() - started
-        for (request, _), chunk in zip(seated, chunks, strict=True):
-            request.future.set_result(Answer(chunk, seconds))
+        for (request, _), chunk in zip(ready, chunks, strict=True):
+            request.future.set_result(TimedChunk(chunk, seconds))
 
-    def _seat(self, request: _Request) -> PolicySession:
-        opening = request.question.opening
-        if opening is not None:
-            request.session.seat = PolicySession(self._policy, Episode(opening.task, 0, 0))
-            request.session.seat.generator = opening.generator
-        seat = request.session.seat
-        assert seat is not None
+    def _episode(self, request: _Request) -> PolicySession:
+        start = request.question.start
+        if start is not None:
+            request.session.episode = PolicySession(self._policy, Episode(start.task, 0, 0))
+            request.session.episode.generator = start.generator
+        episode = request.session.episode
+        assert episode is not None
         if request.question.prompt is not None:
-            seat.prompt = request.question.prompt
-        return seat
+            episode.prompt = request.question.prompt
+        return episode
 
 
-def _told(error: Exception) -> Refused:
+def _told(error: Exception) -> Refusal:
     """Return a policy's error as the client is told it; whoever runs the server sees where it came from."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)  # noqa: T201
     # A server does not know which episode of a run it plays.
     # Its first line: where in this machine's files it happened is nothing for whoever is connected.
-    return Refused(str(error).partition("\n")[0].replace(", episode 0, step", ", step"))
+    return Refusal(str(error).partition("\n")[0].replace(", episode 0, step", ", step"))

@@ -1,4 +1,4 @@
-"""The websocket side of `proctor serve`: openpi's protocol, one session per connection.
+"""The websocket side of `proctor serve`: one session per connection, in the dialect of its endpoint.
 
 A client that is wrong gets a text frame and loses its connection, as with openpi; the server goes on.
 """
@@ -12,15 +12,16 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
+from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
 from proctor.files import clip
 from proctor.installation import missing_package
 from proctor.machine.addresses import Hosts, cannot_listen
-from proctor.policies.remote.messages import Malformed, pack, unpack
+from proctor.policies.remote.dialects import DialectName, Metadata, Reply, load_dialect
+from proctor.policies.remote.messages import MalformedMessage
 from proctor.serve.batcher import Batcher
-from proctor.serve.session import Menu, Refused, Session
+from proctor.serve.session import ClientSession, PolicyNeeds, Refusal
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
@@ -31,22 +32,26 @@ _MOST_LOGGED = 100
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where to listen, and how much to take."""
+class Endpoint:
+    """Where to listen, what is spoken there, and how much is taken."""
 
     host: str
     port: int
     largest_message: int
     origins: tuple[str, ...] = ()
     """Web pages that may ask, as scheme://host[:port], beside none at all."""
+    protocol: DialectName = "openpi"
 
 
 class PolicyServer:
     """Serves a batcher's policy until a signal comes."""
 
-    def __init__(self, batcher: Batcher, menu: Menu, metadata: dict[str, Any], place: Place) -> None:
-        self._batcher, self._menu, self._place = batcher, menu, place
-        self._metadata = pack(metadata)
+    def __init__(self, batcher: Batcher, needs: PolicyNeeds, metadata: Metadata, endpoint: Endpoint) -> None:
+        self._batcher, self._needs, self._endpoint = batcher, needs, endpoint
+        dialect = load_dialect(endpoint.protocol).server
+        if dialect is None:
+            raise UsageError(f"proctor serve does not speak {endpoint.protocol}.")
+        self._dialect, self._greeting = dialect, dialect.greeting(metadata)
         self._logged: set[str] = set()
 
     def run(self, announce: Callable[[str], None]) -> int:
@@ -59,7 +64,7 @@ class PolicyServer:
             asyncio.get_running_loop().add_signal_handler(number, _end, ended, status)
         server = await self._listen()
         self._batcher.start()
-        host = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
+        host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
         announce(f"ws://{host}:{next(iter(server.sockets)).getsockname()[1]}")
         status = await ended
         self._batcher.stop()
@@ -73,15 +78,15 @@ class PolicyServer:
             from websockets.asyncio.server import serve
         except ImportError:
             raise missing_package("proctor serve", "websockets", "remote") from None
-        place = self._place
+        endpoint = self._endpoint
         try:
             return await serve(
                 self._converse,
-                place.host,
-                place.port,
+                endpoint.host,
+                endpoint.port,
                 process_request=self._admit,
                 compression=None,
-                max_size=place.largest_message,
+                max_size=endpoint.largest_message,
                 max_queue=2,
                 # A client in a long simulator step answers no ping; one that is really gone is noticed in the end.
                 ping_interval=60,
@@ -90,7 +95,7 @@ class PolicyServer:
                 logger=_quiet(),
             )
         except (OSError, ValueError) as error:  # a host's name may be none
-            raise cannot_listen(place.host, place.port, error) from None
+            raise cannot_listen(endpoint.host, endpoint.port, error) from None
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer what is no handshake, and refuse pages of strangers.
@@ -101,7 +106,7 @@ class PolicyServer:
         if request.path == "/healthz":
             return connection.respond(http.HTTPStatus.OK, "OK\n")
         for origin in request.headers.get_all("Origin"):
-            if origin.lower() not in self._place.origins and not self._is_own(connection, origin):
+            if origin.lower() not in self._endpoint.origins and not self._is_own(connection, origin):
                 words = f"pages of {clip(origin, 100)} may not use this server; --allow_origin lets them"
                 return connection.respond(http.HTTPStatus.FORBIDDEN, f"{words}\n")
         return None
@@ -110,25 +115,27 @@ class PolicyServer:
         # The names that are known beforehand, not the one that the client gives for this server: that is a
         # stranger's own, too, where it has made its name mean this machine.
         scheme, colon, host = origin.partition("://")
-        hosts = Hosts(self._place.host, connection.local_address[1])
+        hosts = Hosts(self._endpoint.host, connection.local_address[1])
         return bool(colon) and scheme == "http" and hosts.knows(host)
 
     async def _converse(self, connection: ServerConnection) -> None:
         from websockets.exceptions import ConnectionClosed
 
-        session = Session(self._menu)
+        session = ClientSession(self._needs)
         try:
-            await connection.send(self._metadata)
+            if self._greeting is not None:
+                await connection.send(self._greeting)
             async for data in connection:
                 try:
                     reply = await self._answer(session, data)
                 except Exception as error:
-                    words = str(error) if isinstance(error, Refused) else f"this message cannot be read: {error}"
+                    words = str(error) if isinstance(error, Refusal) else f"this message cannot be read: {error}"
                     self._log(words)
                     await connection.send(clip(words, 2000))
                     await connection.close(_INTERNAL_ERROR, "the text frame before this says why")
                     return
-                await connection.send(reply)
+                if reply is not None:
+                    await connection.send(reply)
         except ConnectionClosed:
             pass  # its memory goes with it
 
@@ -138,15 +145,18 @@ class PolicyServer:
             self._logged.add(words)
             print(f"refused a client: {clip(words, 300)}", file=sys.stderr, flush=True)  # noqa: T201
 
-    async def _answer(self, session: Session, data: str | bytes) -> bytes:
+    async def _answer(self, session: ClientSession, data: str | bytes) -> bytes | None:
         if isinstance(data, str):
-            raise Refused("expected a binary message, got text")
+            raise Refusal("expected a binary message, got text")
         try:
-            question = session.read(unpack(data))
-        except Malformed as error:
-            raise Refused(str(error)) from None
+            message = self._dialect.read(data)
+        except MalformedMessage as error:
+            raise Refusal(str(error)) from None
+        if isinstance(message, Reply):
+            return message.data
+        question = session.read(message)
         answer = await asyncio.wrap_future(self._batcher.ask(session, question))
-        return pack({"actions": answer.chunk, "server_timing": {"infer_ms": 1000 * answer.seconds}})
+        return self._dialect.answer(answer.chunk, answer.seconds)
 
 
 def _end(ended: asyncio.Future[int], status: int) -> None:

@@ -17,10 +17,8 @@ from proctor.engine.policy_session import PolicySession, all_finite, looked_at
 from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
-from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW
+from proctor.policies.remote.handshake import EPISODE, PROMPT, RESET, SEED, STEP, TASK, WINDOW
 from proctor.types import BenchmarkSpec, Feature, Observation, Task
-
-PROMPT, RESET = "prompt", "reset"
 
 _PLAIN = (int, str, bytes, float, type(None))
 """What can be compared: an array would be, number by number."""
@@ -29,7 +27,7 @@ _ENDLESS = 1 << 31
 """The step limit of a task of which a plain client says only its prompt."""
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A message that cannot be answered; the text goes to the client, in one line whatever it quotes."""
 
     def __init__(self, text: str) -> None:
@@ -37,7 +35,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Menu:
+class PolicyNeeds:
     """What the served policy needs, settled once: observations by name, the window, and the known tasks."""
 
     features: dict[str, Feature]
@@ -46,7 +44,7 @@ class Menu:
     tasks: dict[str, Task]
 
     @classmethod
-    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec, tasks: Sequence[Task]) -> Menu:
+    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec, tasks: Sequence[Task]) -> PolicyNeeds:
         """Return what a policy needs on a benchmark."""
         return cls(
             features={key: benchmark.every[key] for key in sorted(looked_at(policy, benchmark))},
@@ -57,7 +55,7 @@ class Menu:
 
 
 @dataclass(frozen=True)
-class Opening:
+class EpisodeStart:
     """How a new episode begins."""
 
     task: Task
@@ -70,62 +68,62 @@ class Question:
 
     window: Window
     prompt: str | None
-    opening: Opening | None
+    start: EpisodeStart | None
 
 
-class Session:
-    """One connection's episode: its seat at the policy, and what it has shown so far."""
+class ClientSession:
+    """One connection's episode: its session at the policy, and what it has shown so far."""
 
-    def __init__(self, menu: Menu) -> None:
-        self._menu = menu
-        self.seat: PolicySession | None = None
+    def __init__(self, needs: PolicyNeeds) -> None:
+        self._needs = needs
+        self.episode: PolicySession | None = None
         self._episode: Any = None
         self._shown = False
         self._last = -1
-        self._windows = Windows(menu.offsets, 1)
+        self._windows = Windows(needs.offsets, 1)
 
     def read(self, message: Any) -> Question:
-        """Return a message as a question. Raises `Refused`."""
+        """Return a message as a question. Raises `Refusal`."""
         if not isinstance(message, dict):
-            raise Refused(f"expected a map of observations, got {type(message).__name__}")
+            raise Refusal(f"expected a map of observations, got {type(message).__name__}")
         prompt = message.get(PROMPT)
         if prompt is not None and not isinstance(prompt, str):
-            raise Refused(f"'{PROMPT}' must be text, got {type(prompt).__name__}")
+            raise Refusal(f"'{PROMPT}' must be text, got {type(prompt).__name__}")
         episode = message.get(EPISODE)
         if not isinstance(episode, _PLAIN):
-            raise Refused(f"'{EPISODE}' must be a number or a text, got {type(episode).__name__}")
+            raise Refusal(f"'{EPISODE}' must be a number or a text, got {type(episode).__name__}")
         begins = (
             not self._shown or message.get(RESET) is True or (episode is not None and episode != self._episode)
         )
-        opening = Opening(self._task(message, prompt or ""), _generator(message)) if begins else None
+        start = EpisodeStart(self._task(message, prompt or ""), _generator(message)) if begins else None
         if begins:
-            self._windows, self._last = Windows(self._menu.offsets, 1), -1
+            self._windows, self._last = Windows(self._needs.offsets, 1), -1
             self._episode = episode
         window = self._window(message)
         self._shown = True
-        return Question(window, prompt, opening)
+        return Question(window, prompt, start)
 
     def _task(self, message: dict[Any, Any], prompt: str) -> Task:
         wire = message.get(TASK)
         if wire is None:
-            return self._menu.tasks.get(prompt) or Task("", 0, prompt or "remote", prompt, _ENDLESS)
+            return self._needs.tasks.get(prompt) or Task("", 0, prompt or "remote", prompt, _ENDLESS)
         kinds = {name: get_args(kind) or (kind,) for name, kind in get_type_hints(Task).items()}
         fits = isinstance(wire, dict) and wire.keys() == kinds.keys()
         if not fits or any(type(wire[name]) not in kinds[name] for name in kinds):
-            raise Refused(f"'{TASK}' must be a map of {', '.join(kinds)}")
+            raise Refusal(f"'{TASK}' must be a map of {', '.join(kinds)}")
         return Task(**wire)
 
     def _window(self, message: dict[Any, Any]) -> Window:
-        steps, offsets = message.get(WINDOW), self._menu.offsets
+        steps, offsets = message.get(WINDOW), self._needs.offsets
         if steps is not None and type(steps) is not int:
-            raise Refused(f"'{WINDOW}' must be a whole number, got {type(steps).__name__}")
+            raise Refusal(f"'{WINDOW}' must be a whole number, got {type(steps).__name__}")
         if len(offsets) == 1 and steps in (None, 1):
             self._windows.add(0, self._observation(message, None))
             return self._windows.at(0)
         if steps is None:
             return self._from_single_steps(message)
         if steps != len(offsets):
-            raise Refused(f"'{WINDOW}' is {str(steps)[:20]}; the policy looks at {len(offsets)} steps")
+            raise Refusal(f"'{WINDOW}' is {str(steps)[:20]}; the policy looks at {len(offsets)} steps")
         stacked = self._observation(message, steps)
         return tuple({key: array[place] for key, array in stacked.items()} for place in range(steps))
 
@@ -134,33 +132,33 @@ class Session:
 
         openpi's clients usually send one message per chunk of actions: what they have sent before is no window.
         """
-        offsets, step = self._menu.offsets, message.get(STEP)
+        offsets, step = self._needs.offsets, message.get(STEP)
         if step is None:
-            raise Refused(
+            raise Refusal(
                 f"the policy looks at {len(offsets)} steps ({', '.join(map(str, offsets))}), and this client does "
                 f"not say which it sends. Send all with '{WINDOW}', or every step with its number as '{STEP}'"
             )
         if type(step) is not int or not self._last < step < _ENDLESS:
-            raise Refused(f"'{STEP}' is {clip(step, 20)}; steps are counted from 0 in every episode")
+            raise Refusal(f"'{STEP}' is {clip(step, 20)}; steps are counted from 0 in every episode")
         self._last = step
         self._windows.add(step, self._observation(message, None))
         try:
             return self._windows.at(step)
         except KeyError as missing:
-            raise Refused(f"at step {step} the policy looks at step {missing}, which was not sent") from None
+            raise Refusal(f"at step {step} the policy looks at step {missing}, which was not sent") from None
 
     def _observation(self, message: dict[Any, Any], steps: int | None) -> Observation:
         return {
             key: _checked(key, self._find(message, key), feature, steps)
-            for key, feature in self._menu.features.items()
+            for key, feature in self._needs.features.items()
         }
 
     def _find(self, message: dict[Any, Any], key: str) -> Any:
-        for name in (key, self._menu.aliases.get(key)):
+        for name in (key, self._needs.aliases.get(key)):
             if name in message:
                 return message[name]
         sent = ", ".join(sorted(str(name)[:40] for name in message)[:20]) or "nothing"
-        raise Refused(f"no '{key}' in the message, which has {sent}. Needed: {', '.join(self._menu.features)}")
+        raise Refusal(f"no '{key}' in the message, which has {sent}. Needed: {', '.join(self._needs.features)}")
 
 
 def _generator(message: dict[Any, Any]) -> np.random.Generator:
@@ -169,7 +167,7 @@ def _generator(message: dict[Any, Any]) -> np.random.Generator:
         return np.random.Generator(np.random.Philox())
     whole = isinstance(words, list) and len(words) == 2 and all(type(word) is int for word in words)
     if not whole or not all(0 <= word < 1 << 64 for word in words):
-        raise Refused(f"'{SEED}' must be two whole numbers below 2**64")
+        raise Refusal(f"'{SEED}' must be two whole numbers below 2**64")
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
@@ -177,11 +175,11 @@ def _checked(key: str, value: Any, feature: Feature, steps: int | None) -> NDArr
     shape = feature.shape if steps is None else (steps, *feature.shape)
     wanted = np.dtype(feature.dtype)
     if not isinstance(value, np.ndarray):
-        raise Refused(f"'{key}' must be an array, got {type(value).__name__}")
+        raise Refusal(f"'{key}' must be an array, got {type(value).__name__}")
     # Numbers may come narrower or wider than the policy's floats; nothing else is converted.
     if value.shape != shape or not (value.dtype == wanted or (wanted.kind == "f" and value.dtype.kind in "fiu")):
-        raise Refused(f"'{key}' is {value.dtype}{value.shape}, the policy needs {wanted}{shape}")
+        raise Refusal(f"'{key}' is {value.dtype}{value.shape}, the policy needs {wanted}{shape}")
     array: NDArray[Any] = value.astype(wanted, copy=False)
     if wanted.kind == "f" and not all_finite(array):
-        raise Refused(f"'{key}' has NaN or infinity")
+        raise Refusal(f"'{key}' has NaN or infinity")
     return array

@@ -13,7 +13,8 @@ from typing import Any
 
 from proctor.config.combinations import TRACKERS, tracker_names
 from proctor.config.registry import load_object
-from proctor.config.settings import Settings, to_plain
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
 from proctor.engine.evaluation import Evaluation
 from proctor.errors import ProctorError, UsageError
 from proctor.events import Progress, RunStart, Watcher

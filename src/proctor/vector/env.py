@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import make_simulator
 from proctor.benchmarks.protocol import Benchmark, Simulator
-from proctor.benchmarks.rendering import Turn, choose_gl_here
+from proctor.benchmarks.rendering import GlContext, choose_gl_here
 from proctor.config.registry import load_object
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
@@ -61,7 +61,7 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         self._where = places(spec.features)
         self._place, self._stride = place, stride
         self._count = EpisodeCount(place, stride)
-        self._turn = Turn()
+        self._gl = GlContext()
         self._simulator: Simulator | None = None
         self._steps, self._success, self._over = 0, False, True
         self._stands_still = False
@@ -119,8 +119,8 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         simulator, self._simulator = self._simulator, None
         self._last, self._over = None, True
         if simulator is not None:
-            turn, self._turn = self._turn, Turn()
-            with turn:
+            context, self._gl = self._gl, GlContext()
+            with context:
                 simulator.close()
 
     def _open(self) -> Simulator:
@@ -133,9 +133,9 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _calling(self, what: str) -> Iterator[None]:
-        """Give the simulator its turn. One that raises is dropped: nobody knows what state it is in."""
+        """Call the simulator in its GL context. One that raises is dropped: nobody knows what state it is in."""
         try:
-            with self._turn:
+            with self._gl:
                 yield
         except BaseException as error:
             with contextlib.suppress(Exception):

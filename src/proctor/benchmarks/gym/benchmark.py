@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from proctor.benchmarks.gym.open_env import Opening, open_env
+from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings, Locates
@@ -18,7 +18,7 @@ from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
-    from proctor.benchmarks.gym.env_facts import Told, Trial
+    from proctor.benchmarks.gym.env_facts import EnvFacts, SuccessProbe
 
 SUCCESS = ("is_success", "success")
 """Entries of `info` that report success, the first that is there."""
@@ -56,7 +56,7 @@ class Gym(Benchmark):
     settings: GymSettings
 
     @cached_property
-    def _openings(self) -> dict[str, Opening]:
+    def _recipes(self) -> dict[str, EnvRecipe]:
         s = self.settings
         names = comma_list(s.task)
         if not names:
@@ -64,30 +64,30 @@ class Gym(Benchmark):
                 "--env.task is missing: name a registered environment, such as CartPole-v1 or gym_pusht/PushT-v0."
             )
         packages = tuple(comma_list(s.package))
-        return {name: _opening(name, packages, s.kwargs, s.episode_length) for name in names}
+        return {name: _recipe(name, packages, s.kwargs, s.episode_length) for name in names}
 
     @cached_property
-    def _told(self) -> Mapping[str, Told]:
-        from proctor.benchmarks.gym.env_facts import ask
+    def _facts(self) -> Mapping[str, EnvFacts]:
+        from proctor.benchmarks.gym.env_facts import env_facts
 
-        told = {
-            name: ask(opening, self.settings.render_as, self._flags) for name, opening in self._openings.items()
+        facts = {
+            name: env_facts(recipe, self.settings.render_as, self._flags) for name, recipe in self._recipes.items()
         }
-        first, *others = told
+        first, *others = facts
         for name in others:
-            if (told[name].features, told[name].form) != (told[first].features, told[first].form):
+            if (facts[name].features, facts[name].form) != (facts[first].features, facts[first].form):
                 raise UsageError(
                     f"--env.task: {first} and {name} differ in their observations or actions. Run them one by one."
                 )
-        self.fps = told[first].fps
-        self.no_frames = next((one.no_frames for one in told.values() if one.no_frames), "")
+        self.fps = facts[first].fps
+        self.no_frames = next((one.no_frames for one in facts.values() if one.no_frames), "")
         self.uses_gl = "mujoco" in sys.modules
-        self.draws_on_look = all(one.draws_on_look for one in told.values())
+        self.draws_on_look = all(one.draws_on_look for one in facts.values())
         if self.settings.success_key:
-            self.notes = [note for name, one in told.items() if (note := self._missing(name, one.success))]
+            self.notes = [note for name, one in facts.items() if (note := self._missing(name, one.success))]
         else:
-            self.undecided = next((one.success.problem for one in told.values() if one.success.problem), "")
-        return told
+            self.undecided = next((one.success.problem for one in facts.values() if one.success.problem), "")
+        return facts
 
     @property
     def _flags(self) -> tuple[str, ...]:
@@ -95,11 +95,11 @@ class Gym(Benchmark):
         key = self.settings.success_key
         return () if key == NO_FLAG else (key,) if key else SUCCESS
 
-    def _reports_success(self, told: Told) -> bool:
+    def _reports_success(self, facts: EnvFacts) -> bool:
         """Whether an episode without a flag is a failure: known before the first one, whatever comes of them."""
-        return told.success.seen if not self.settings.success_key else bool(self._flags)
+        return facts.success.seen if not self.settings.success_key else bool(self._flags)
 
-    def _missing(self, name: str, trial: Trial) -> str:
+    def _missing(self, name: str, trial: SuccessProbe) -> str:
         """Return what to tell of a flag that was named and not seen: it may come later, or be a mistake."""
         key = self.settings.success_key
         if not self._flags or trial.seen or trial.problem:
@@ -113,39 +113,39 @@ class Gym(Benchmark):
     @cached_property
     def spec(self) -> BenchmarkSpec:
         """The environment's own spaces, under LeRobot's names."""
-        told = next(iter(self._told.values()))
-        low, high = told.form.bounds
+        facts = next(iter(self._facts.values()))
+        low, high = facts.form.bounds
         return BenchmarkSpec(
-            ", ".join(self._told), told.features, told.form.size, low, high, action_integers=told.form.integers
+            ", ".join(self._facts), facts.features, facts.form.size, low, high, action_integers=facts.form.integers
         )
 
     def tasks(self) -> Sequence[Task]:
         """Open every environment that is named, and ask for its step limit."""
-        told, prompt = self._told, self.settings.prompt
+        facts, prompt = self._facts, self.settings.prompt
         return [
             Task(
                 name,
                 0,
                 name,
-                prompt or told[name].prompt,
-                told[name].max_steps,
-                reports_success=self._reports_success(told[name]),
+                prompt or facts[name].prompt,
+                facts[name].max_steps,
+                reports_success=self._reports_success(facts[name]),
             )
             for name in comma_list(self.settings.task)
         ]
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import Gymnasium and the environment's package, here and not before."""
-        from proctor.benchmarks.gym.simulator import GymSimulator, Reading
+        from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
 
-        s, opening = self.settings, self._openings[task.name]
-        reading = Reading(
+        s, recipe = self.settings, self._recipes[task.name]
+        options = GymOptions(
             success=self._flags,
             metrics=tuple(comma_list(s.metrics)),
             render_as=s.render_as,
             fresh=s.fresh,
         )
-        return GymSimulator(lambda: open_env(opening), reading, task.name)
+        return GymSimulator(lambda: open_env(recipe), options, task.name)
 
     def distributions(self) -> Sequence[str]:
         """Gymnasium, the package that holds the environment, and the physics that it imports."""
@@ -153,15 +153,15 @@ class Gym(Benchmark):
 
         # Who has not been asked yet is not opened for this.
         modules = {
-            module.partition(".")[0] for one in self.__dict__.get("_told", {}).values() for module in one.modules
+            module.partition(".")[0] for one in self.__dict__.get("_facts", {}).values() for module in one.modules
         }
         modules.update(package.partition(".")[0] for package in comma_list(self.settings.package))
         return sorted({"gymnasium", "numpy", *distributions_behind(modules)})
 
     def modules(self) -> Sequence[str]:
         """The environment's and its wrappers' modules, and the packages that register it."""
-        told = self.__dict__.get("_told", {}).values()
-        named = {*comma_list(self.settings.package), *(module for one in told for module in one.modules)}
+        facts = self.__dict__.get("_facts", {}).values()
+        named = {*comma_list(self.settings.package), *(module for one in facts for module in one.modules)}
         return sorted(filter(is_own, named))
 
     def check_installed(self) -> None:
@@ -175,6 +175,6 @@ def comma_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _opening(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> Opening:
+def _recipe(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> EnvRecipe:
     module, _, env_id = name.rpartition(":")  # module:id, as gymnasium.make takes it
-    return Opening(env_id, (*packages, module) if module else packages, kwargs, max_steps)
+    return EnvRecipe(env_id, (*packages, module) if module else packages, kwargs, max_steps)

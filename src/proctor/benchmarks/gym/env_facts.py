@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
-from proctor.benchmarks.gym.open_env import Opening, open_env
+from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
 from proctor.benchmarks.rendering import is_picture
 from proctor.errors import UsageError
@@ -33,8 +33,8 @@ _ENGINES = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one task's environment has told.
+class EnvFacts:
+    """What one task's environment says of itself.
 
     `no_frames`: why it cannot draw frames, empty if it can. `draws_on_look`: whether it draws nothing unasked.
     `success`: whether it reports success.
@@ -48,11 +48,11 @@ class Told:
     no_frames: str
     draws_on_look: bool
     modules: tuple[str, ...]
-    success: Trial
+    success: SuccessProbe
 
 
 @dataclass(frozen=True)
-class Trial:
+class SuccessProbe:
     """What `info` held in the first steps of an episode with random actions.
 
     `seen`: whether a success flag was there. `entries`: the names of all that was there. `problem`: why it could
@@ -64,44 +64,42 @@ class Trial:
     problem: str = ""
 
 
-def ask(opening: Opening, render_as: str = "", flags: Sequence[str] = ()) -> Told:
+def env_facts(recipe: EnvRecipe, render_as: str = "", flags: Sequence[str] = ()) -> EnvFacts:
     """Open an environment, ask it, try it, close it.
 
     Args:
-        opening: which environment.
+        recipe: which environment.
         render_as: observation key for frames, if they are wanted.
         flags: entries of `info` that may report success; empty: none does, and nothing is tried.
 
     Raises:
         UsageError: it cannot be opened or used; says why.
     """
-    env = open_env(opening)
+    env = open_env(recipe)
     try:
-        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, opening.env_id)}
+        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, recipe.env_id)}
         drawn = any(feature.drawn for feature in features.values())
-        frame, no_frames = _frame(env, opening.env_id)
+        frame, no_frames = _frame(env, recipe.env_id)
         if render_as in features:
-            raise UsageError(f"--env.render_as={render_as}: {opening.env_id} has an observation of that name.")
+            raise UsageError(f"--env.render_as={render_as}: {recipe.env_id} has an observation of that name.")
         if render_as and frame is None:
-            unknown = f"{opening.env_id} does not say how large its frames are (`height` and `width`)."
+            unknown = f"{recipe.env_id} does not say how large its frames are (`height` and `width`)."
             raise UsageError(f"--env.render_as={render_as}: {no_frames or unknown}")
         if render_as and frame is not None:
             features[render_as] = frame
-        limit = opening.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
+        limit = recipe.max_steps or (env.spec.max_episode_steps if env.spec is not None else None)
         if not limit:
-            raise UsageError(
-                f"--env.task={opening.env_id} has no step limit. Set one: --env.episode_length=STEPS."
-            )
-        return Told(
+            raise UsageError(f"--env.task={recipe.env_id} has no step limit. Set one: --env.episode_length=STEPS.")
+        return EnvFacts(
             features=features,
-            form=action_form(env.action_space, opening.env_id),
+            form=action_form(env.action_space, recipe.env_id),
             max_steps=int(limit),
             prompt=_prompt(env),
             fps=round(env.metadata.get("render_fps") or 30),
             no_frames=no_frames,
             draws_on_look=not drawn or env.has_wrapper_attr("set_look"),
             modules=_modules(env),
-            success=_try(env, flags, int(limit)) if flags else Trial(),
+            success=_try(env, flags, int(limit)) if flags else SuccessProbe(),
         )
     finally:
         env.close()
@@ -115,7 +113,7 @@ def _modules(env: Any) -> tuple[str, ...]:
     return tuple(sorted({type(layer).__module__ for layer in layers}))
 
 
-def _try(env: Any, flags: Sequence[str], limit: int) -> Trial:
+def _try(env: Any, flags: Sequence[str], limit: int) -> SuccessProbe:
     """Play the beginning of an episode, to see whether there is a success flag: before any policy has a say in it.
 
     It need not be true. Most environments have one in every step; one that has it at the end, or only on success,
@@ -130,14 +128,14 @@ def _try(env: Any, flags: Sequence[str], limit: int) -> Trial:
         for _ in range(min(limit, TRIAL_STEPS) + 1):
             entries.update(dict.fromkeys(map(str, info)))
             if any(look_up(info, flag) is not None for flag in flags):
-                return Trial(True, tuple(entries))
+                return SuccessProbe(True, tuple(entries))
             _, _, terminated, truncated, info = env.step(env.action_space.sample())
             if terminated or truncated:
                 entries.update(dict.fromkeys(map(str, info)))
-                return Trial(any(look_up(info, flag) is not None for flag in flags), tuple(entries))
+                return SuccessProbe(any(look_up(info, flag) is not None for flag in flags), tuple(entries))
     except Exception as error:
-        return Trial(False, tuple(entries), f"{type(error).__name__}: {' '.join(str(error).split())}")
-    return Trial(False, tuple(entries))
+        return SuccessProbe(False, tuple(entries), f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return SuccessProbe(False, tuple(entries))
 
 
 def _frame(env: Any, task: str) -> tuple[Feature | None, str]:

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.gym.spaces import IMAGE
+from proctor.benchmarks.rendering import is_picture
+from proctor.errors import SimulatorError
 from proctor.types import Look
 
 
-class PushTOnALook(gymnasium.Wrapper):  # type: ignore[misc]
+class LazyPushT(gymnasium.Wrapper):  # type: ignore[misc]
     """Takes the place of PushT's `_render` where it makes the policy's picture."""
 
     def __init__(self, env: Any) -> None:
@@ -41,7 +43,7 @@ class PushTOnALook(gymnasium.Wrapper):  # type: ignore[misc]
         return super().reset(**options)
 
 
-class AlohaOnALook(gymnasium.Wrapper):  # type: ignore[misc]
+class LazyAloha(gymnasium.Wrapper):  # type: ignore[misc]
     """Takes the place of the task's `get_observation`, which draws three cameras to give one of them.
 
     It draws at the size that the settings name; the task's own is always 480 by 640.
@@ -78,23 +80,53 @@ class AlohaOnALook(gymnasium.Wrapper):  # type: ignore[misc]
         super().close()
 
 
-class FreeCamera:
-    """Holds the camera of an environment that has one; of others it does nothing."""
+class GymCameras:
+    """An environment's own `render()`, once a step at most, and what it is told beforehand of a look.
 
-    def __init__(self, env: Any) -> None:
+    Gymnasium's MuJoCo environments aim their free camera once, at the middle of what is there when they draw their
+    first frame. A frame would then depend on the episode that ran before, and on which of its own steps were
+    drawn. Here it is aimed at what is there after the reset, as in an environment that is new and draws every
+    step.
+
+    Args:
+        env: the environment.
+        render_as: observation key under which the policy sees frames; empty: it does not.
+        task: its name, for messages.
+    """
+
+    def __init__(self, env: Any, render_as: str, task: str) -> None:
+        self._env, self._render_as, self._task = env, render_as, task
+        self._set_look = env.get_wrapper_attr("set_look") if env.has_wrapper_attr("set_look") else None
         renderer = getattr(env.unwrapped, "mujoco_renderer", None)
         known = all(hasattr(renderer, name) for name in ("data", "_get_viewer", "_set_cam_config"))
         self._renderer = renderer if known and env.render_mode == "rgb_array" else None
         self._middle: Any = None
+        self._frame: NDArray[np.uint8] | None = None
+
+    def expect(self, look: Look) -> None:
+        """Tell an environment that draws on a look only what will be looked at."""
+        self._frame = None
+        if self._set_look is not None:
+            self._set_look(look - {self._render_as})
 
     def aim(self) -> None:
-        """Remember where the middle is; call it after every reset."""
+        """Remember where the middle is; called after every reset."""
         if self._renderer is not None:
             self._middle = np.median(self._renderer.data.geom_xpos, axis=0)
 
-    def hold(self) -> None:
-        """Look there; call it before every frame."""
-        if self._renderer is not None:
-            viewer = self._renderer._get_viewer("rgb_array")
-            viewer.cam.lookat[:] = self._middle
-            self._renderer._set_cam_config()
+    def picture(self, key: str) -> NDArray[np.uint8]:
+        """Return the frame, which the policy sees under a key of its own."""
+        return self.frame()
+
+    def frame(self) -> NDArray[np.uint8]:
+        """Return a frame; one step is drawn once."""
+        if self._frame is None:
+            if self._renderer is not None:
+                viewer = self._renderer._get_viewer("rgb_array")
+                viewer.cam.lookat[:] = self._middle
+                self._renderer._set_cam_config()
+            frame = self._env.render()
+            if not is_picture(frame):
+                raise SimulatorError(f"render() of {self._task} gave no picture (uint8, height by width by 3)")
+            self._frame = frame.copy()
+        return self._frame

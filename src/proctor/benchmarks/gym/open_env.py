@@ -14,7 +14,7 @@ from proctor.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Opening:
+class EnvRecipe:
     """What has to be known to open an environment.
 
     Attributes:
@@ -30,7 +30,7 @@ class Opening:
     max_steps: int = 0
 
 
-def open_env(opening: Opening) -> Any:
+def open_env(recipe: EnvRecipe) -> Any:
     """Return the environment.
 
     Raises:
@@ -41,18 +41,18 @@ def open_env(opening: Opening) -> Any:
     # Drawing with pygame needs neither a window nor a loudspeaker.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    for package in opening.packages:
+    for package in recipe.packages:
         _import(package)
-    spec = _find(opening)
-    arguments = {**_drawing_arguments(spec), **opening.kwargs}
+    spec = _find(recipe)
+    arguments = {**_drawing_arguments(spec), **recipe.kwargs}
     try:
         return gymnasium.make(
-            spec, max_episode_steps=opening.max_steps or None, disable_env_checker=True, **arguments
+            spec, max_episode_steps=recipe.max_steps or None, disable_env_checker=True, **arguments
         )
     except Exception as error:
         words = " ".join(str(error).split())
         raise UsageError(
-            f"--env.task={opening.env_id} cannot be opened: {type(error).__name__}: {words}"
+            f"--env.task={recipe.env_id} cannot be opened: {type(error).__name__}: {words}"
         ) from error
 
 
@@ -70,12 +70,12 @@ def _import(package: str) -> None:
         raise UsageError(f"--env.package={package} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _find(opening: Opening) -> Any:
+def _find(recipe: EnvRecipe) -> Any:
     """Return the registration of an id; a namespace that nobody has registered yet may be a package's name."""
     import gymnasium
 
-    namespace = opening.env_id.partition("/")[0] if "/" in opening.env_id else ""
-    if namespace.isidentifier() and not opening.packages and opening.env_id not in gymnasium.registry:
+    namespace = recipe.env_id.partition("/")[0] if "/" in recipe.env_id else ""
+    if namespace.isidentifier() and not recipe.packages and recipe.env_id not in gymnasium.registry:
         try:
             known = importlib.util.find_spec(namespace) is not None
         except ValueError:
@@ -83,12 +83,12 @@ def _find(opening: Opening) -> Any:
         if known:
             _import(namespace)
     try:
-        return gymnasium.spec(opening.env_id)
+        return gymnasium.spec(recipe.env_id)
     except gymnasium.error.Error as error:
         words = " ".join(str(error).split())
         unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
         hint = " If a package registers it, install it and name it: --env.package=NAME." if unknown else ""
-        raise UsageError(f"--env.task={opening.env_id}: {words}{hint}") from None
+        raise UsageError(f"--env.task={recipe.env_id}: {words}{hint}") from None
 
 
 def _drawing_arguments(spec: Any) -> dict[str, Any]:

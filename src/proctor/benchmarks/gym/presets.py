@@ -1,6 +1,6 @@
 """PushT and ALOHA as LeRobot configures them: its tasks, keys, sizes and step limits. Nothing is opened to tell.
 
-Both draw inside every step of their own; here they draw on a look only, the very same pixels (`on_a_look.py`).
+Both draw inside every step of their own; here they draw on a look only, the very same pixels (`lazy_render.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from proctor.benchmarks.gym.benchmark import comma_list
-from proctor.benchmarks.gym.open_env import Opening, open_env
+from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
@@ -57,11 +57,11 @@ class Preset(Benchmark):
     def _simulator(
         self, task: Task, kwargs: dict[str, Any], wrap: Callable[[Any], Any], *metrics: str
     ) -> Simulator:
-        from proctor.benchmarks.gym.simulator import GymSimulator, Reading
+        from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
 
-        opening = Opening(f"{self.package}/{task.name}", (self.package,), kwargs, self.settings.episode_length)
-        reading = Reading(success=("is_success",), metrics=metrics)
-        return GymSimulator(lambda: wrap(open_env(opening)), reading, task.name)
+        recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, self.settings.episode_length)
+        options = GymOptions(success=("is_success",), metrics=metrics)
+        return GymSimulator(lambda: wrap(open_env(recipe)), options, task.name)
 
     def distributions(self) -> Sequence[str]:
         """The package, and the physics beneath it."""
@@ -117,7 +117,7 @@ class PushT(Preset):
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import gym_pusht, here and not before."""
-        from proctor.benchmarks.gym.lazy_render import PushTOnALook
+        from proctor.benchmarks.gym.lazy_render import LazyPushT
 
         s = self.settings
         kwargs = {
@@ -127,7 +127,7 @@ class PushT(Preset):
             "visualization_height": s.visualization_height,
             "visualization_width": s.visualization_width,
         }
-        return self._simulator(task, kwargs, PushTOnALook, "coverage")
+        return self._simulator(task, kwargs, LazyPushT, "coverage")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class Aloha(Preset):
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import gym_aloha, here and not before: it imports MuJoCo."""
-        from proctor.benchmarks.gym.lazy_render import AlohaOnALook
+        from proctor.benchmarks.gym.lazy_render import LazyAloha
 
         s = self.settings
         kwargs = {
@@ -178,4 +178,4 @@ class Aloha(Preset):
             "visualization_height": s.visualization_height or s.observation_height,
             "visualization_width": s.visualization_width or s.observation_width,
         }
-        return self._simulator(task, kwargs, AlohaOnALook)
+        return self._simulator(task, kwargs, LazyAloha)

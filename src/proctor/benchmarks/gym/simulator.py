@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.gym.lazy_render import FreeCamera
+from proctor.benchmarks.gym.lazy_render import GymCameras
 from proctor.benchmarks.gym.spaces import action_form, leaves, look_up
-from proctor.benchmarks.rendering import is_picture
-from proctor.errors import PolicyError, SimulatorError
+from proctor.errors import PolicyError
 from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 
 
 @dataclass(frozen=True)
-class Reading:
+class GymOptions:
     """What is read from an environment besides its observation.
 
     Attributes:
@@ -44,15 +43,14 @@ class GymSimulator:
 
     Args:
         open_env: makes the environment.
-        reading: what is read from it.
+        options: what is read from it.
         task: its name, for messages.
     """
 
-    def __init__(self, open_env: Callable[[], Any], reading: Reading, task: str) -> None:
-        self._open, self._reading, self._task = open_env, reading, task
+    def __init__(self, open_env: Callable[[], Any], options: GymOptions, task: str) -> None:
+        self._open, self._options, self._task = open_env, options, task
         self._used = False
         self._look: Look = NO_LOOK
-        self._frame: NDArray[np.uint8] | None = None
         self._observation: Any = None
         self._step = 0
         self._episode: Episode | None = None
@@ -62,23 +60,20 @@ class GymSimulator:
         self._env: Any = self._open()
         self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
         self._form = action_form(self._env.action_space, self._task)
-        self._camera = FreeCamera(self._env)
-        self._tell_look: Callable[[Look], Any] | None = None
-        if self._env.has_wrapper_attr("set_look"):
-            self._tell_look = self._env.get_wrapper_attr("set_look")
+        self._cameras = GymCameras(self._env, self._options.render_as, self._task)
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start an episode. Global generators are seeded too: environments draw from them, against all advice."""
-        if self._reading.fresh and self._used:
+        if self._options.fresh and self._used:
             self._env.close()
             self._set_env()
         self._used, self._episode, self._step = True, episode, 0
         random.seed(episode.seed)
         np.random.seed(episode.seed % 2**32)
         self._env.action_space.seed(episode.seed)
-        self._announce(look)
+        self._expect(look)
         self._observation, _ = self._env.reset(seed=episode.seed)
-        self._camera.aim()
+        self._cameras.aim()
 
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         """Apply one action."""
@@ -88,7 +83,7 @@ class GymSimulator:
             index = self._episode.index if self._episode is not None else None
             where = f"(task {self._task}, episode {index}, step {self._step})"
             raise PolicyError(f"the policy returned {error} are actions here {where}") from None
-        self._announce(look)
+        self._expect(look)
         self._observation, reward, terminated, truncated, info = self._env.step(own)
         self._step += 1
         return Outcome(
@@ -99,38 +94,31 @@ class GymSimulator:
             metrics=self._metrics(info),
         )
 
-    def _announce(self, look: Look) -> None:
-        self._look, self._frame = look, None
-        if self._tell_look is not None:
-            self._tell_look(look - {self._reading.render_as})
+    def _expect(self, look: Look) -> None:
+        self._look = look
+        self._cameras.expect(look)
 
     def _success(self, info: dict[str, Any]) -> bool | None:
-        for name in self._reading.success:
-            told = look_up(info, name)
-            if told is not None:
-                return as_flag(f"info['{name}']", told)
+        for name in self._options.success:
+            flag = look_up(info, name)
+            if flag is not None:
+                return as_flag(f"info['{name}']", flag)
         return None
 
     def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
-        found = {name: look_up(info, name) for name in self._reading.metrics}
+        found = {name: look_up(info, name) for name in self._options.metrics}
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def observe(self) -> Observation:
         """Return what the look named."""
         return {
-            key: self.render() if key == self._reading.render_as else self._leaves[key].read(self._observation)
+            key: self._leaves[key].read(self._observation) if key in self._leaves else self._cameras.picture(key)
             for key in self._look
         }
 
     def render(self) -> NDArray[np.uint8]:
         """Return a frame; one step is drawn once."""
-        if self._frame is None:
-            self._camera.hold()
-            frame = self._env.render()
-            if not is_picture(frame):
-                raise SimulatorError(f"render() of {self._task} gave no picture (uint8, height by width by 3)")
-            self._frame = frame.copy()
-        return self._frame
+        return self._cameras.frame()
 
     def close(self) -> None:
         """Close the environment."""

@@ -16,21 +16,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from proctor.benchmarks.libero.assets import HOW_TO_GET, fetch_assets, find_assets, fingerprint, package_root
+from proctor.benchmarks.libero.cameras import CAMERAS, camera_keys
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
-from proctor.errors import UsageError, check_known, did_you_mean
+from proctor.errors import UsageError, check_known
 from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE = "observation.state"
 STATE_SIZE = 8
-
-CAMERAS = {"agentview_image": "image", "robot0_eye_in_hand_image": "image2"}
-"""LeRobot's two cameras and what policies call their pictures."""
-
-SCENE_CAMERAS = (
-    *CAMERAS, "frontview_image", "birdview_image", "sideview_image", "galleryview_image", "robot0_robotview_image",
-)  # fmt: skip
 
 _MODULES = {
     "libero": "hf-libero", "robosuite": "robosuite", "mujoco": "mujoco", "bddl": "bddl", "termcolor": "termcolor",
@@ -98,26 +92,7 @@ class Libero(Benchmark):
     @cached_property
     def cameras(self) -> dict[str, str]:
         """The observation key of each camera, in the order of the settings."""
-        names = {**CAMERAS, **(self.settings.camera_name_mapping or {})}
-        for camera in names:
-            if camera not in SCENE_CAMERAS:
-                hint = did_you_mean(camera, SCENE_CAMERAS)
-                raise UsageError(f"--env.camera_name_mapping: LIBERO has no camera '{camera}'.{hint}")
-        chosen = [name.strip() for name in self.settings.camera_name.split(",") if name.strip()]
-        if not chosen:
-            raise UsageError(f"--env.camera_name is empty. Known: {', '.join(SCENE_CAMERAS)}.")
-        for camera in chosen:
-            if camera not in SCENE_CAMERAS:
-                raise UsageError(f"--env.camera_name={camera}: unknown.{did_you_mean(camera, SCENE_CAMERAS)}")
-            if camera not in names:
-                raise UsageError(
-                    f"--env.camera_name={camera}: its pictures have no name. "
-                    f"Give one: --env.camera_name_mapping='{{\"{camera}\": NAME}}'"
-                )
-        keys = {camera: f"observation.images.{names[camera]}" for camera in chosen}
-        if len(set(keys.values())) < len(chosen):
-            raise UsageError("--env.camera_name and --env.camera_name_mapping give two pictures the same name.")
-        return keys
+        return camera_keys(self.settings.camera_name, self.settings.camera_name_mapping)
 
     def tasks(self) -> Sequence[Task]:
         """Return the chosen tasks of every suite that is named."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.libero.assets import HOW_TO_GET, find_assets, package_root
 from proctor.benchmarks.libero.benchmark import STATE, LiberoSettings
-from proctor.benchmarks.libero.cameras import CameraGate, scene_camera
+from proctor.benchmarks.libero.cameras import LiberoCameras, scene_camera
 from proctor.benchmarks.libero.package import import_libero, no_debugger, read_initial_states
+from proctor.benchmarks.rendering import Cameras
 from proctor.errors import SimulatorError
 from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, Task
 
@@ -35,14 +36,13 @@ class LiberoSimulator:
             raise SimulatorError(f"LIBERO's assets are not on this machine. {HOW_TO_GET}")
         root = package_root()
         self._task, self._settings = task, settings
-        self._cameras = {key: camera for camera, key in cameras.items()}
         self._states = (
             read_initial_states(root / "init_files" / task.group / f"{task.name}.pruned_init")
             if settings.init_states
             else None
         )
         envs = import_libero(assets)
-        self._draws = os.environ.get("MUJOCO_GL") != "disable"
+        draws = os.environ.get("MUJOCO_GL") != "disable"
         # Building draws random numbers too, though no episode depends on them.
         np.random.seed(0)
         self._env: Any = self._placed(
@@ -51,24 +51,24 @@ class LiberoSimulator:
                 camera_names=[scene_camera(camera) for camera in cameras],
                 camera_heights=settings.observation_height,
                 camera_widths=settings.observation_width,
-                use_camera_obs=self._draws,
-                has_offscreen_renderer=self._draws,
+                use_camera_obs=draws,
+                has_offscreen_renderer=draws,
                 ignore_done=True,  # the step limit is the engine's
             )
         )
         self._world = self._env.env
-        self._gate = CameraGate(self._world) if self._draws else None
-        if not self._draws:
+        size = settings.observation_height, settings.observation_width
+        self._cameras = LiberoCameras(self._world, cameras, size) if draws else None
+        if not draws:
             _forward_as_if_drawing(self._world)
         self._initializers = list(self._world.object_property_initializers)
         self._raw: Mapping[str, NDArray[Any]] = {}
         self._look: Look = NO_LOOK
-        self._frame: NDArray[np.uint8] | None = None
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Build the world anew from the seed, set the episode's initial state and let it settle."""
         world = self._world
-        self._open_for(NO_LOOK)
+        self._expect(NO_LOOK)
         # LIBERO appends to this list with every reset, and every entry draws a random number, so that an episode
         # would depend on how many ran before. Two rounds are what the first episode of LeRobot meets.
         world.object_property_initializers = self._initializers * 2
@@ -88,34 +88,33 @@ class LiberoSimulator:
 
     def observe(self) -> Observation:
         """Return what the look named, as it was sampled inside the step."""
-        return {key: self._state() if key == STATE else self._picture(self._cameras[key]) for key in self._look}
+        return {key: self._state() if key == STATE else self._drawn().picture(key) for key in self._look}
 
     def render(self) -> NDArray[np.uint8]:
-        """Return the first camera's frame for videos; one the policy looked at is not drawn again."""
-        key, camera = next(iter(self._cameras.items()))
-        if key in self._look:
-            return self._picture(camera)
-        if self._frame is None:
-            assert self._gate is not None
-            size = self._settings.observation_height, self._settings.observation_width
-            self._frame = _turned(self._gate.draw(scene_camera(camera), *size))
-        return self._frame
+        """Return the first camera's frame for videos."""
+        return self._drawn().frame()
 
     def close(self) -> None:
         """Free the world and its GL context."""
         if self._env is not None:
             self._env.close()
-            self._env = self._world = self._gate = None
+            self._env = self._world = self._cameras = None
 
     def _step(self, action: Any, look: Look) -> tuple[float, bool]:
-        self._open_for(look)
+        self._expect(look)
         self._raw, reward, success, _ = self._env.step(action)
+        if self._cameras is not None:
+            self._cameras.sampled(self._raw)
         return reward, bool(success)
 
-    def _open_for(self, look: Look) -> None:
-        self._look, self._frame = look, None
-        if self._gate is not None:
-            self._gate.open(scene_camera(camera) for key, camera in self._cameras.items() if key in look)
+    def _expect(self, look: Look) -> None:
+        self._look = look
+        if self._cameras is not None:
+            self._cameras.expect(look)
+
+    def _drawn(self) -> Cameras:
+        assert self._cameras is not None, "there is no GL in this process"
+        return self._cameras
 
     def _reset_world(self) -> None:
         # Not through ControlEnv.reset, which takes every error, and Ctrl-C, for a reason to try again.
@@ -147,9 +146,6 @@ class LiberoSimulator:
         raw = self._raw
         return robot_state(raw["robot0_eef_pos"], raw["robot0_eef_quat"], raw["robot0_gripper_qpos"])
 
-    def _picture(self, camera: str) -> NDArray[np.uint8]:
-        return _turned(self._raw[camera])
-
 
 def _forward_as_if_drawing(world: Any) -> None:
     """Have a world without GL do at every reset what making a GL context does besides.
@@ -164,11 +160,6 @@ def _forward_as_if_drawing(world: Any) -> None:
         reset_internal()
 
     world._reset_internal = forward_first
-
-
-def _turned(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a picture as LeRobot's policies see it: turned by half a circle."""
-    return np.ascontiguousarray(picture[::-1, ::-1])
 
 
 _NO_ANGLE = 1e-10

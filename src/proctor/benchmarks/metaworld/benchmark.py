@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
+from proctor.benchmarks.metaworld.cameras import CameraName
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50, load_prompts
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
@@ -23,8 +24,6 @@ STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
     "observation.image",
 )
 
-Camera = Literal["corner", "corner2", "corner3", "corner4", "topview", "behindGripper", "gripperPOV"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MetaWorldSettings(EnvSettings):
@@ -34,7 +33,7 @@ class MetaWorldSettings(EnvSettings):
         Literal["state", "pixels", "pixels_agent_pos"],
         "what the policy sees: numbers, a camera, or a camera and the arm",
     ] = "pixels_agent_pos"
-    camera_name: Annotated[Camera, "camera; corner2 is placed and turned as in LeRobot"] = "corner2"
+    camera_name: Annotated[CameraName, "camera; corner2 is placed and turned as in LeRobot"] = "corner2"
     observation_height: Annotated[int, AtLeast(1), "height of the policy's image"] = 480
     observation_width: Annotated[int, AtLeast(1), "width of the policy's image"] = 480
     visualization_height: Annotated[int, AtLeast(0), EXECUTION, "height of videos; 0: as the policy's image"] = 0

@@ -18,11 +18,9 @@ from proctor.benchmarks.metaworld.benchmark import (
     MetaWorldSettings,
     one_hot_tasks,
 )
+from proctor.benchmarks.metaworld.cameras import MetaWorldCameras, camera_arguments
+from proctor.benchmarks.rendering import Cameras
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
-
-_CORNER2 = 2
-_CORNER2_POSITION = (0.75, 0.075, 0.7)
-"""LeRobot's view: nearer to the table than Meta-World's own corner2."""
 
 _METRICS = (
     "near_object",
@@ -38,26 +36,12 @@ class MetaWorldSimulator:
     """Wraps a V3 environment so that seeding holds and drawing happens on a look only."""
 
     def __init__(self, task: Task, settings: MetaWorldSettings, spec: BenchmarkSpec) -> None:
-        self._view = (settings.observation_width, settings.observation_height)
-        self._film = (
-            settings.visualization_width or settings.observation_width,
-            settings.visualization_height or settings.observation_height,
-        )
-        # The off-screen buffer must hold the larger of the two; it never changes the pixels of the smaller.
-        self._env = ALL_V3_ENVIRONMENTS[task.name](
-            render_mode="rgb_array",
-            camera_name=settings.camera_name,
-            width=max(self._view[0], self._film[0]),
-            height=max(self._view[1], self._film[1]),
-        )
-        self._flipped = settings.camera_name == "corner2"
-        if self._flipped:
-            self._env.model.cam_pos[_CORNER2] = _CORNER2_POSITION
+        self._env = ALL_V3_ENVIRONMENTS[task.name](**camera_arguments(settings))
+        self._cameras: Cameras = MetaWorldCameras(self._env, settings)
         self._make_seedable()
         self._one_hot = np.equal(one_hot_tasks(settings), task.name).astype(np.float32)
         self._raw: NDArray[np.float64] = np.zeros(39)
         self._look: Look = NO_LOOK
-        self._drawn: dict[tuple[int, int], NDArray[np.uint8]] = {}
 
     def _make_seedable(self) -> None:
         # What `MT1(name)` and `set_task` do, without sampling tasks that seeding would override anyway:
@@ -74,8 +58,7 @@ class MetaWorldSimulator:
         self._env.seed(episode.seed)
         self._raw, _ = self._env.reset()
         self._place_markers()
-        self._look = look
-        self._drawn.clear()
+        self._expect(look)
 
     def _place_markers(self) -> None:
         # Meta-World moves its goal markers to their new place in the first step only: until then a camera would
@@ -88,8 +71,7 @@ class MetaWorldSimulator:
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         """Move physics; draw nothing."""
         self._raw, reward, _, truncated, info = self._env.step(action)
-        self._look = look
-        self._drawn.clear()
+        self._expect(look)
         success = bool(info["success"])
         return Outcome(
             reward=float(reward),
@@ -105,24 +87,18 @@ class MetaWorldSimulator:
             STATE: lambda: self._raw[:4].copy(),
             ENVIRONMENT_STATE: lambda: self._raw,
             TASK_ONE_HOT: lambda: self._one_hot,
-            IMAGE: lambda: self._draw(self._view),
+            IMAGE: lambda: self._cameras.picture(IMAGE),
         }
         return {key: makers[key]() for key in self._look}
 
     def render(self) -> NDArray[np.uint8]:
-        """Return the frame for videos; one the policy looked at is not drawn again."""
-        return self._draw(self._film)
+        """Return the frame for videos."""
+        return self._cameras.frame()
 
     def close(self) -> None:
         """Free the GL context."""
         self._env.close()
 
-    def _draw(self, size: tuple[int, int]) -> NDArray[np.uint8]:
-        if size not in self._drawn:
-            viewer = self._env.mujoco_renderer._get_viewer("rgb_array")
-            viewer.viewport.width, viewer.viewport.height = size
-            image = self._env.render()
-            if self._flipped:
-                image = image[::-1, ::-1]
-            self._drawn[size] = np.ascontiguousarray(image)
-        return self._drawn[size]
+    def _expect(self, look: Look) -> None:
+        self._look = look
+        self._cameras.expect(look)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.files import clip
 from proctor.installation import missing_package
-from proctor.policies.remote.messages import Malformed
+from proctor.policies.remote.messages import MalformedMessage, unpack
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -46,7 +46,7 @@ class Address:
         return f"the policy server at {self.url}"
 
 
-class Unreachable(Exception):
+class ServerUnreachable(Exception):
     """Nobody answers at an address right now."""
 
 
@@ -54,7 +54,7 @@ class Connection:
     """An open connection. It closes with its last reference: an episode's memory holds it."""
 
     def __init__(self, address: Address) -> None:
-        """Connect, once. Raises `Unreachable` if that fails in a way that waiting may mend."""
+        """Connect, once. Raises `ServerUnreachable` if that fails in a way that waiting may mend."""
         self.address = address
         self._socket = _connect(address)
 
@@ -66,7 +66,7 @@ class Connection:
             try:
                 connection = cls(address)
                 return connection, greet(connection)
-            except (Unreachable, PolicyLostError) as error:
+            except (ServerUnreachable, PolicyLostError) as error:
                 # Lost in the greeting: a server that is about to end, or not yet ready.
                 reason = str(error).removeprefix(f"{address} ")
                 left = deadline - time.monotonic()
@@ -108,6 +108,19 @@ class Connection:
         if isinstance(answer, str):
             raise PolicyError(f"{self.address} answered with an error: {last_line(answer)}")
         return answer
+
+    def receive_message(self) -> Any:
+        """Wait for one message and unpack it, whichever way its arrays are spelled."""
+        data = self.receive()
+        try:
+            return unpack(data)
+        except MalformedMessage as error:
+            raise self.garbage("answered with something that is not its protocol", data, f" ({error})") from None
+
+    def garbage(self, what: str, answer: Any, reason: str = "") -> PolicyError:
+        """Return the error about an answer that is not of the protocol, showing what came."""
+        shown = repr(answer[:120]) if isinstance(answer, (bytes, str)) else clip(answer, 120)
+        return PolicyError(f"{self.address} {what}{reason}: {shown}")
 
     def close(self) -> None:
         """Say goodbye, without waiting long for an answer."""
@@ -155,11 +168,11 @@ def _connect(address: Address) -> ClientConnection:
     except InvalidURI as error:
         raise UsageError(f"--policy.path={address.url}: {error}") from None
     except InvalidHandshake as error:
-        raise Unreachable(f"it is no websocket server ({error})") from None
+        raise ServerUnreachable(f"it is no websocket server ({error})") from None
     except TimeoutError:
-        raise Unreachable("no answer to the connection") from None
+        raise ServerUnreachable("no answer to the connection") from None
     except (OSError, EOFError, WebSocketException) as error:
-        raise Unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
+        raise ServerUnreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
     # A server that reads nothing must not block the sender for ever.
     seconds = math.ceil(address.timeout)
     with contextlib.suppress(OSError):  # it has hung up already; what it said before can still be read
@@ -172,10 +185,3 @@ def last_line(text: str, most: int = 300) -> str:
     # The last lines of a long one will do; a server may send as much as it likes.
     lines = [line.strip() for line in text[-10_000:].strip().splitlines() if line.strip()]
     return clip(lines[-1], most) if lines else "an empty text"
-
-
-def garbage(address: Address, what: str, answer: Any, error: Malformed | None = None) -> PolicyError:
-    """Return the error about an answer that is not of the protocol, showing what came."""
-    reason = f" ({error})" if error is not None else ""
-    shown = repr(answer[:120]) if isinstance(answer, (bytes, str)) else clip(answer, 120)
-    return PolicyError(f"{address} {what}{reason}: {shown}")

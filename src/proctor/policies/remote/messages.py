@@ -9,14 +9,17 @@ over before any of it is decoded; text and arrays are one step each, however lon
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.errors import UsageError
 from proctor.files import clip
 
 Spelling = Literal["bytes", "text"]
@@ -25,8 +28,33 @@ _MOST_AXES = 32
 _DTYPE = re.compile(r"[<>|=]?[biufSU][1-9]\d{0,5}")
 
 
-class Malformed(ValueError):
+class MalformedMessage(ValueError):
     """A message that is not what the protocol allows; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class MessageLayout:
+    """Under which names an observation travels. A name `a:b` is the entry `b` of a map `a`."""
+
+    keys: dict[str, str]
+    prompt_key: str
+
+    def __post_init__(self) -> None:
+        paths = sorted(tuple(name.split(":")) for name in [*self.keys.values(), self.prompt_key])
+        for first, second in itertools.pairwise(paths):
+            if second[: len(first)] == first:  # one would overwrite the other
+                raise UsageError(f"--policy.keys gives two things the same place: '{':'.join(second)}'.")
+
+    def message(self, values: dict[str, Any], prompt: str) -> dict[str, Any]:
+        """Return an observation as the server wants it."""
+        message: dict[str, Any] = {self.prompt_key: prompt}
+        for key, value in values.items():
+            *outer, name = self.keys.get(key, key).split(":")
+            place = message
+            for part in outer:
+                place = place.setdefault(part, {})
+            place[name] = value
+        return message
 
 
 def pack(message: Any, spelling: Spelling = "bytes") -> bytes:
@@ -36,7 +64,7 @@ def pack(message: Any, spelling: Spelling = "bytes") -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return what `pack` was given, in either spelling. Raises `Malformed` for anything else.
+    """Return what `pack` was given, in either spelling. Raises `MalformedMessage` for anything else.
 
     Both sides of a connection read with it, and neither takes more than a message of the protocol can hold.
     Arrays are writable copies: torch warns about read-only ones.
@@ -44,13 +72,11 @@ def unpack(data: bytes) -> Any:
     try:
         check_bounds(data)
         return msgpack.unpackb(data, object_hook=_unpack_map)
-    except Malformed:
+    except MalformedMessage:
         raise
-    except TooLargeError as error:
-        raise Malformed(str(error)) from None
     # msgpack raises its own errors, some of ours' kind and bare ones for depth, size and wrong text.
     except Exception as error:
-        raise Malformed(clip(f"no msgpack: {type(error).__name__}: {error}".rstrip(": "))) from None
+        raise MalformedMessage(clip(f"no msgpack: {type(error).__name__}: {error}".rstrip(": "))) from None
 
 
 def _pack_bytes_keys(value: Any) -> Any:
@@ -93,44 +119,39 @@ def _array(data: Any, dtype: Any, shape: Any) -> NDArray[Any]:
     kind = _checked_dtype(dtype)
     wrong = not isinstance(shape, list) or len(shape) > _MOST_AXES
     if wrong or not all(type(size) is int and size >= 0 for size in shape):
-        raise Malformed(f"an array of shape {clip(shape, 40)}")
+        raise MalformedMessage(f"an array of shape {clip(shape, 40)}")
     if not isinstance(data, bytes) or math.prod(shape) * kind.itemsize != len(data):
         size = f"{len(data)} bytes" if isinstance(data, bytes) else type(data).__name__
-        raise Malformed(f"an array of shape {clip(shape, 40)} and type {kind} with data of {size}")
+        raise MalformedMessage(f"an array of shape {clip(shape, 40)} and type {kind} with data of {size}")
     try:
         return np.ndarray(shape, kind, buffer=data).copy()
     except (ValueError, TypeError, OverflowError) as error:
-        raise Malformed(f"an array that NumPy refuses: {error}") from None
+        raise MalformedMessage(f"an array that NumPy refuses: {error}") from None
 
 
 def _scalar(data: Any, dtype: Any) -> Any:
     kind = _checked_dtype(dtype)
     if not isinstance(data, (bool, int, float, str, bytes)):
-        raise Malformed(f"a scalar of {type(data).__name__}")
+        raise MalformedMessage(f"a scalar of {type(data).__name__}")
     try:
         return kind.type(data)
     except (ValueError, TypeError, OverflowError) as error:
-        raise Malformed(f"a scalar that NumPy refuses: {error}") from None
+        raise MalformedMessage(f"a scalar that NumPy refuses: {error}") from None
 
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-        raise Malformed(f"an array of type {clip(dtype, 40)!r}; numbers and text are allowed")
+        raise MalformedMessage(f"an array of type {clip(dtype, 40)!r}; numbers and text are allowed")
     try:
         return np.dtype(dtype)
     except TypeError:
-        raise Malformed(f"an array of type {dtype!r}, which NumPy does not know") from None
+        raise MalformedMessage(f"an array of type {dtype!r}, which NumPy does not know") from None
 
 
 MOST_VALUES = 20_000
 """Values of a message, those inside of lists and maps included. An array is one: its numbers are bytes."""
 
 MOST_LEVELS = 32
-
-
-class TooLargeError(ValueError):
-    """A message that holds more than any does; the text says what."""
-
 
 # By first byte: how many bytes its own length takes, and how many follow beside what the length says.
 _SIZED = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
@@ -144,7 +165,7 @@ _COUNTED = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 
 def check_bounds(data: bytes) -> None:
-    """Raise `TooLargeError` if msgpack holds too many values, or nests them too deeply.
+    """Raise `MalformedMessage` if msgpack holds too many values, or nests them too deeply.
 
     What is no msgpack at all passes: the decoder says what is wrong with it.
     """
@@ -161,11 +182,11 @@ def check_bounds(data: bytes) -> None:
         values += 1
         place, inside = _step(data, place)
         if values + inside > MOST_VALUES:
-            raise TooLargeError(f"a message of more than {MOST_VALUES:,} values")
+            raise MalformedMessage(f"a message of more than {MOST_VALUES:,} values")
         if inside:
             left.append(inside)
             if len(left) - 1 > MOST_LEVELS:
-                raise TooLargeError(f"a message nested more than {MOST_LEVELS} levels deep")
+                raise MalformedMessage(f"a message nested more than {MOST_LEVELS} levels deep")
 
 
 def _step(data: bytes, place: int) -> tuple[int, int]:
@@ -190,6 +211,9 @@ def _step(data: bytes, place: int) -> tuple[int, int]:
     return place + width + length + (first in _EXTENDED), 0
 
 
+# The arithmetic is Pillow's bilinear filter (openpi's clients resize with it), in plain NumPy: no dependency, and
+# the same bits on every machine. They are Pillow's own bits unless a picture is much taller than wide, where
+# Pillow may take the two axes in the other order.
 _BITS = 22
 """Pillow's fixed-point weights have this many bits behind the point."""
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from proctor.policies.remote.connection import Connection, garbage
-from proctor.policies.remote.dialects import Message, Metadata, actions_in
-from proctor.policies.remote.messages import Malformed, pack, unpack
+from proctor.policies.remote.connection import Connection
+from proctor.policies.remote.dialects import Dialect, Message, Metadata, actions_in
+from proctor.policies.remote.messages import pack, unpack
 from proctor.types import BenchmarkSpec, Task
 
 
-class OpenPi:
+class OpenPiClient:
     """Metadata first, msgpack with bytes keys, no reset and no episode: a new connection is a new episode."""
 
     prompt_key = "prompt"
@@ -23,9 +23,9 @@ class OpenPi:
 
     def greet(self, connection: Connection) -> Metadata:
         """Read what the server says first."""
-        metadata = _receive(connection)
+        metadata = connection.receive_message()
         if not isinstance(metadata, dict):
-            raise garbage(connection.address, "began with no map of metadata", metadata)
+            raise connection.garbage("began with no map of metadata", metadata)
         return metadata
 
     def start(self, connection: Connection, task: Task) -> None:
@@ -34,17 +34,26 @@ class OpenPi:
     def ask(self, connection: Connection, message: Message, number: int) -> NDArray[Any]:
         """Ask for a chunk."""
         connection.send(pack(message))
-        return actions_in(connection, _receive(connection), "actions")
+        return actions_in(connection, connection.receive_message(), "actions")
 
     def end(self, connection: Connection) -> None:
         """The close is the end."""
 
 
-def _receive(connection: Connection) -> Any:
-    data = connection.receive()
-    try:
+class OpenPiServer:
+    """Its messages are maps of arrays, which the session reads as they are."""
+
+    def greeting(self, metadata: Metadata) -> bytes:
+        """Return the metadata."""
+        return pack(metadata)
+
+    def read(self, data: bytes) -> Any:
+        """Every message is an observation."""
         return unpack(data)
-    except Malformed as error:
-        raise garbage(
-            connection.address, "answered with something that is not its protocol", data, error
-        ) from None
+
+    def answer(self, actions: NDArray[Any], seconds: float) -> bytes:
+        """Return the chunk, with the time that openpi's own servers tell."""
+        return pack({"actions": actions, "server_timing": {"infer_ms": 1000 * seconds}})
+
+
+DIALECT = Dialect(OpenPiClient(), OpenPiServer())

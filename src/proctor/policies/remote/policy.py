@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,10 @@ from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.installation import missing_package
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
-from proctor.policies.remote.connection import Address, Connection, Unreachable
-from proctor.policies.remote.dialects import Dialect, Message, Metadata, Wire
+from proctor.policies.remote.connection import Address, Connection, ServerUnreachable
+from proctor.policies.remote.dialects import DIALECTS, ClientSide, DialectName, Message, Metadata, load_dialect
 from proctor.policies.remote.handshake import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
-from proctor.policies.remote.messages import pack
-from proctor.policies.remote.openpi import OpenPi
-from proctor.policies.remote.vla_eval import VlaEval
+from proctor.policies.remote.messages import MessageLayout, pack, resize_with_pad
 from proctor.types import BenchmarkSpec, Observation, Task
 
 _LANES = 16
@@ -39,25 +36,28 @@ class RemotePolicySettings(PolicySettings):
 
     # Where the server is does not matter; what it serves is in the fingerprint, as far as it says so.
     path: Annotated[str | None, EXECUTION, "ws://HOST:PORT"] = None
-    protocol: Annotated[Literal["openpi", "vla-eval"], "what the server speaks"] = "openpi"
+    protocol: Annotated[DialectName, "what the server speaks"] = "openpi"
     keys: Annotated[
         dict[str, str],
         "the observations to send and their names at the server, as JSON: {benchmark's key: server's key}; "
         "a:b is the entry b of a map a [all, by the benchmark's names]",
     ] = field(default_factory=dict)
-    prompt_key: Annotated[
-        str, "the server's name of the task in words [openpi: prompt, vla-eval: task_description]"
-    ] = ""
+    prompt_key: Annotated[str, "the server's name of the task in words [the protocol's own]"] = ""
     image_size: Annotated[int, AtLeast(0), "images are sent as squares of this size, padded; 0: as drawn"] = 0
     n_action_steps: Annotated[int, AtLeast(0), "executed actions of each chunk; 0: all that come"] = 0
     timeout: Annotated[float, MoreThan(0), EXECUTION, "seconds that one answer may take"] = 60.0
     reconnect: Annotated[float, AtLeast(0), EXECUTION, "seconds that a lost server is waited for"] = 60.0
 
+    @property
+    def changes(self) -> list[Any]:
+        """What the user changes on the way to the server: it changes the policy that the run evaluates."""
+        return [self.keys, self.prompt_key, self.image_size, self.n_action_steps]
+
 
 class Conversation:
     """An episode's memory: its task and, from its first question on, its connection."""
 
-    def __init__(self, task: Task, dialect: Dialect) -> None:
+    def __init__(self, task: Task, dialect: ClientSide) -> None:
         self.task, self.asked = task, 0
         self.connection: Connection | None = None
         self.takes_seed = False
@@ -91,13 +91,12 @@ class RemotePolicy(Policy):
         if not settings.path:
             raise UsageError("--policy.type=remote needs --policy.path=ws://HOST:PORT.")
         self._settings, self._benchmark = settings, benchmark
-        self._dialect: Dialect = OpenPi() if settings.protocol == "openpi" else VlaEval()
+        self._dialect = load_dialect(settings.protocol).client
         self._address = Address(settings.path, settings.timeout, settings.reconnect)
-        self._wire = Wire(
+        self._layout = MessageLayout(
             keys=settings.keys or self._dialect.keys(benchmark),
             prompt_key=settings.prompt_key or self._dialect.prompt_key,
         )
-        _check_names(self._wire)
         self._spec: PolicySpec | None = None
 
     @classmethod
@@ -171,15 +170,13 @@ class RemotePolicy(Policy):
             key: np.stack([one[key] for one in shown]) if len(shown) > 1 else value
             for key, value in shown[-1].items()
         }
-        return self._wire.message(values, window[-1]["task"])
+        return self._layout.message(values, window[-1]["task"])
 
     def _prepared(self, observation: Observation) -> Observation:
         ready = {key: value for key, value in observation.items() if key != "task"}
         if self._settings.image_size:
             for key, value in ready.items():
                 if self._benchmark.every[key].drawn:
-                    from proctor.policies.remote.messages import resize_with_pad
-
                     ready[key] = resize_with_pad(value, self._settings.image_size)
         return ready
 
@@ -201,22 +198,20 @@ class RemotePolicy(Policy):
                 return self._dialect.greet(connection)
             finally:
                 connection.close()
-        except Unreachable as error:
+        except ServerUnreachable as error:
             raise UsageError(
                 f"--policy.path={self._address.url}: no policy server there: {error}. "
                 "Start it, then run the same command again."
             ) from None
         except (PolicyLostError, PolicyError) as error:
-            other = "vla-eval" if self._settings.protocol == "openpi" else "openpi"
-            raise UsageError(f"{error}. Does it speak --policy.protocol={other}?") from None
+            others = " or ".join(name for name in DIALECTS if name != self._settings.protocol)
+            raise UsageError(f"{error}. Does it speak --policy.protocol={others}?") from None
 
     def _spec_by(self, metadata: Metadata) -> PolicySpec:
         s = self._settings
-        # What the user changed on the way to the server changes the policy that the run evaluates.
-        changes = [s.keys, s.prompt_key, s.image_size, s.n_action_steps]
         if SERVED in metadata:
-            return served_spec(metadata[SERVED], self._address, s.keys, s.n_action_steps, changes, _LANES)
-        identity = [s.path, s.protocol, *changes, metadata]
+            return served_spec(metadata[SERVED], s, self._address, _LANES)
+        identity = [s.path, s.protocol, *s.changes, metadata]
         return PolicySpec(
             observation_keys=tuple(s.keys) if s.keys else None,
             action_steps=s.n_action_steps or None,
@@ -234,13 +229,5 @@ def _opening(task: Task, generator: np.random.Generator) -> Message:
     return {
         EPISODE: uuid.uuid4().hex,
         SEED: [int(word) for word in key],
-        TASK: {name: getattr(task, name) for name in task.__slots__},
+        TASK: task.to_wire(),
     }
-
-
-def _check_names(wire: Wire) -> None:
-    """Refuse names of which one would overwrite another in a message."""
-    paths = sorted(tuple(name.split(":")) for name in [*wire.keys.values(), wire.prompt_key])
-    for first, second in itertools.pairwise(paths):
-        if second[: len(first)] == first:
-            raise UsageError(f"--policy.keys gives two things the same place: '{':'.join(second)}'.")

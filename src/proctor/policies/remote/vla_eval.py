@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 import proctor
 from proctor.errors import PolicyError, PolicyLostError
-from proctor.policies.remote.connection import Connection, garbage, last_line
-from proctor.policies.remote.dialects import Message, Metadata, actions_in
-from proctor.policies.remote.messages import Malformed, pack, unpack
+from proctor.policies.remote.connection import Connection, last_line
+from proctor.policies.remote.dialects import Dialect, Message, Metadata, actions_in
+from proctor.policies.remote.messages import pack
 from proctor.types import BenchmarkSpec, Task
 
 PROTOCOL_VERSION = 1
 
 
-class VlaEval:
+class VlaEvalClient:
     """Version 1 of vla-eval's protocol, in its mode where the simulator waits for each answer."""
 
     prompt_key = "task_description"
@@ -74,20 +74,17 @@ def _send(connection: Connection, kind: str, payload: Message, number: int) -> N
 
 
 def _receive(connection: Connection, wanted: str) -> Metadata:
-    data = connection.receive()
-    try:
-        message = unpack(data)
-    except Malformed as error:
-        raise garbage(
-            connection.address, "answered with something that is not its protocol", data, error
-        ) from None
+    message = connection.receive_message()
     if not isinstance(message, dict) or not isinstance(message.get("payload"), dict):
-        raise garbage(connection.address, "answered with no message of vla-eval's", message)
+        raise connection.garbage("answered with no message of vla-eval's", message)
     payload: Metadata = message["payload"]
     if message.get("type") == "error":
         raise PolicyError(
             f"{connection.address} answered with an error: {last_line(str(payload.get('error', payload)))}"
         )
     if message.get("type") != wanted:
-        raise garbage(connection.address, f"answered with no {wanted}", message)
+        raise connection.garbage(f"answered with no {wanted}", message)
     return payload
+
+
+DIALECT = Dialect(VlaEvalClient())

@@ -18,8 +18,8 @@ from proctor.config.settings import (
     RunSettings,
     Settings,
     WandbSettings,
-    to_plain,
 )
+from proctor.config.wire import to_plain
 from proctor.config.yaml_files import dump_yaml
 from proctor.policies.python import LIVE
 

@@ -13,7 +13,8 @@ from math import ceil
 
 from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.config.registry import benchmark_path
-from proctor.config.settings import Settings, to_plain
+from proctor.config.settings import Settings
+from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import TICK, Ending, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
