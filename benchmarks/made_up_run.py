@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.metaworld.tasks import EASY, HARD, MEDIUM, VERY_HARD
+from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.plan import make_plan
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
@@ -45,7 +45,7 @@ def metaworld_tasks() -> list[Task]:
     """Return all 50 tasks."""
     return [
         Task(group, place, name, f"{name.removesuffix('-v3').replace('-', ' ')}", 500)
-        for group, names in {"easy": EASY, "medium": MEDIUM, "hard": HARD, "very_hard": VERY_HARD}.items()
+        for group, names in ((group, GROUPS[group]) for group in ("easy", "medium", "hard", "very_hard"))
         for place, name in enumerate(names)
     ]
 

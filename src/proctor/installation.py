@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -45,6 +46,13 @@ def _here() -> Path | None:
 def missing_package(who: str, package: str, extra: str) -> UsageError:
     """Return the error for something that cannot work without a package which an extra of Proctor brings."""
     return UsageError(f"{who} needs the package {package}. Run: {install_command(extra)}")
+
+
+def require(who: str, extra: str, *modules: str) -> None:
+    """Refuse what cannot work without modules which an extra of Proctor brings. Nothing is imported."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise missing_package(who, module, extra)
 
 
 def package_environment() -> dict[str, str]:

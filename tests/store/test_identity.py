@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
-from proctor.benchmarks.metaworld.tasks import EASY
+from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.config.load import SECTIONS
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.config.settings import (
@@ -34,6 +34,8 @@ identities = st.dictionaries(
     leaves | st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), leaves, min_size=1, max_size=3),
     max_size=4,
 )
+
+EASY = GROUPS["easy"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,11 @@ def identity_values(settings: Any) -> dict[str, Any]:
     }
 
 
+def comma_list(text: str) -> list[str]:
+    """Return the parts of a setting that is a comma list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 class Locates(NamedTuple):
     """Marks a setting that may name something on this disk: it is stored absolute, to mean the same from anywhere.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.errors import UsageError
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
@@ -116,8 +115,7 @@ class ExpertPolicy(Policy):
     @classmethod
     def check_installed(cls) -> None:
         """Say how to get Meta-World's scripts."""
-        if importlib.util.find_spec("metaworld") is None:
-            raise missing_package("--policy.type=expert", "metaworld", "metaworld")
+        require("--policy.type=expert", "metaworld", "metaworld")
 
     @classmethod
     def from_settings(cls, settings: Any, benchmark: BenchmarkSpec) -> ExpertPolicy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
 from proctor.errors import UsageError, for_python
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.machine.resources import usable_cores
 from proctor.vector.hub import make_hub_env, parse_hub_id
 
@@ -89,8 +88,7 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
 
 
 def _check_gymnasium() -> None:
-    if importlib.util.find_spec("gymnasium") is None:
-        raise missing_package("a vector environment", "gymnasium", "vector")
+    require("a vector environment", "vector", "gymnasium")
 
 
 _MOST = 64

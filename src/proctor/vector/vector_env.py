@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -112,6 +113,18 @@ _PATIENCE = 10.0
 """Seconds that a worker gets to free its simulator before it is killed."""
 
 
+def _needs_workers(name: str) -> Any:
+    """Return a method of Gymnasium's that needs an open environment, and notices when a worker is gone."""
+
+    @functools.wraps(getattr(AsyncVectorEnv, name))
+    def method(self: AsyncSimulators, *args: Any, **kwargs: Any) -> Any:
+        self._check_open()
+        with self._watched():
+            return getattr(AsyncVectorEnv, name)(self, *args, **kwargs)
+
+    return method
+
+
 class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
     """Environments in processes of their own, started by Python's fork server at the first reset."""
 
@@ -135,39 +148,13 @@ class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
         with self._watched():
             return super().reset_wait(timeout=timeout)
 
-    def step_async(self, actions: Any) -> None:
-        """Send each its action."""
-        self._check_open()
-        with self._watched():
-            super().step_async(actions)
-
-    def step_wait(self, timeout: float | None = None) -> Any:
-        """Wait for what `step_async` began."""
-        self._check_open()
-        with self._watched():
-            return super().step_wait(timeout=timeout)
-
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return an attribute of each, or what its method returns."""
         return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
 
-    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Ask each for an attribute, or to call a method."""
-        self._check_open()
-        with self._watched():
-            super().call_async(name, *args, **kwargs)
-
-    def call_wait(self, timeout: float | None = None) -> Any:
-        """Wait for what `call_async` asked."""
-        self._check_open()
-        with self._watched():
-            return super().call_wait(timeout=timeout)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of each."""
-        self._check_open()
-        with self._watched():
-            super().set_attr(name, values)
+    step_async, step_wait = _needs_workers("step_async"), _needs_workers("step_wait")
+    call_async, call_wait = _needs_workers("call_async"), _needs_workers("call_wait")
+    set_attr = _needs_workers("set_attr")
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End the workers, politely unless they are busy; another reset starts new ones."""

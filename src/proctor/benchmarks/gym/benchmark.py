@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.contents import is_own
-from proctor.config.settings import AtLeast, EnvSettings, Locates
+from proctor.config.settings import AtLeast, EnvSettings, Locates, comma_list
 from proctor.errors import UsageError, did_you_mean
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
@@ -166,13 +165,7 @@ class Gym(Benchmark):
 
     def check_installed(self) -> None:
         """Say how to get Gymnasium if it is not there."""
-        if importlib.util.find_spec("gymnasium") is None:
-            raise missing_package("--env.type=gym", "gymnasium", "gym")
-
-
-def comma_list(text: str) -> list[str]:
-    """Return the parts of a comma list."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+        require("--env.type=gym", "gym", "gymnasium")
 
 
 def _recipe(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> EnvRecipe:

@@ -5,19 +5,17 @@ Both draw inside every step of their own; here they draw on a look only, the ver
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from proctor.benchmarks.gym.benchmark import comma_list
 from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
 from proctor.benchmarks.protocol import Benchmark, Simulator
-from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, comma_list
 from proctor.errors import UsageError, check_known
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.types import BenchmarkSpec, Feature, Task
 
 TOP = "observation.images.top"
@@ -54,12 +52,18 @@ class Preset(Benchmark):
         """Return every task, by its name."""
         return {name: self._tasks_of([name]) for name in self.prompts}
 
-    def _simulator(
-        self, task: Task, kwargs: dict[str, Any], wrap: Callable[[Any], Any], *metrics: str
-    ) -> Simulator:
+    def _simulator(self, task: Task, obs_type: str, wrap: Callable[[Any], Any], *metrics: str) -> Simulator:
         from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
 
-        recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, self.settings.episode_length)
+        s = self.settings
+        kwargs = {
+            "obs_type": obs_type,
+            "observation_height": s.observation_height,
+            "observation_width": s.observation_width,
+            "visualization_height": s.visualization_height or s.observation_height,
+            "visualization_width": s.visualization_width or s.observation_width,
+        }
+        recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, s.episode_length)
         options = GymOptions(success=("is_success",), metrics=metrics)
         return GymSimulator(lambda: wrap(open_env(recipe)), options, task.name)
 
@@ -69,9 +73,7 @@ class Preset(Benchmark):
 
     def check_installed(self) -> None:
         """Say how to get the package if it is not there."""
-        for module in ("gymnasium", self.package):
-            if importlib.util.find_spec(module) is None:
-                raise missing_package(f"--env.type={self.name}", module, self.name)
+        require(f"--env.type={self.name}", self.name, "gymnasium", self.package)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,15 +121,7 @@ class PushT(Preset):
         """Import gym_pusht, here and not before."""
         from proctor.benchmarks.gym.lazy_render import LazyPushT
 
-        s = self.settings
-        kwargs = {
-            "obs_type": s.obs_type,
-            "observation_height": s.observation_height,
-            "observation_width": s.observation_width,
-            "visualization_height": s.visualization_height,
-            "visualization_width": s.visualization_width,
-        }
-        return self._simulator(task, kwargs, LazyPushT, "coverage")
+        return self._simulator(task, self.settings.obs_type, LazyPushT, "coverage")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +163,5 @@ class Aloha(Preset):
         """Import gym_aloha, here and not before: it imports MuJoCo."""
         from proctor.benchmarks.gym.lazy_render import LazyAloha
 
-        s = self.settings
-        kwargs = {
-            # The joints alone need no other environment; which keys are given is the spec's matter.
-            "obs_type": "pixels_agent_pos",
-            "observation_height": s.observation_height,
-            "observation_width": s.observation_width,
-            "visualization_height": s.visualization_height or s.observation_height,
-            "visualization_width": s.visualization_width or s.observation_width,
-        }
-        return self._simulator(task, kwargs, LazyAloha)
+        # The joints alone need no other environment; which keys are given is the spec's matter.
+        return self._simulator(task, "pixels_agent_pos", LazyAloha)

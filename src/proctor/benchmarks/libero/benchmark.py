@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from proctor.benchmarks.libero.assets import HOW_TO_GET, fetch_assets, find_assets, fingerprint, package_root
 from proctor.benchmarks.libero.cameras import CAMERAS, camera_keys
 from proctor.benchmarks.protocol import Benchmark, Simulator
-from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates, comma_list
 from proctor.errors import UsageError, check_known
 from proctor.installation import missing_package
 from proctor.types import BenchmarkSpec, Feature, Task
@@ -96,7 +96,7 @@ class Libero(Benchmark):
 
     def tasks(self) -> Sequence[Task]:
         """Return the chosen tasks of every suite that is named."""
-        names = [name.strip() for name in self.settings.task.split(",") if name.strip()]
+        names = comma_list(self.settings.task)
         if not names:
             raise UsageError(f"--env.task is missing: name suites ({', '.join(MAX_STEPS)}).")
         check_known("env.task", names, MAX_STEPS)

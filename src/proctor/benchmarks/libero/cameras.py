@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.settings import comma_list
 from proctor.errors import UsageError, did_you_mean
 from proctor.types import Look
 
@@ -36,7 +37,7 @@ def camera_keys(chosen: str, renames: Mapping[str, str] | None) -> dict[str, str
         if camera not in SCENE_CAMERAS:
             hint = did_you_mean(camera, SCENE_CAMERAS)
             raise UsageError(f"--env.camera_name_mapping: LIBERO has no camera '{camera}'.{hint}")
-    cameras = [name.strip() for name in chosen.split(",") if name.strip()]
+    cameras = comma_list(chosen)
     if not cameras:
         raise UsageError(f"--env.camera_name is empty. Known: {', '.join(SCENE_CAMERAS)}.")
     for camera in cameras:

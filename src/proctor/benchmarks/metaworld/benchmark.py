@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +11,9 @@ from typing import Annotated, Literal
 from proctor.benchmarks.metaworld.cameras import CameraName
 from proctor.benchmarks.metaworld.tasks import GROUPS, MAX_STEPS, MT10, MT50, load_prompts
 from proctor.benchmarks.protocol import Benchmark, Simulator
-from proctor.config.settings import EXECUTION, AtLeast, EnvSettings
+from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, comma_list
 from proctor.errors import UsageError, check_known
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.types import BenchmarkSpec, Feature, Task
 
 STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
@@ -77,7 +76,7 @@ class MetaWorld(Benchmark):
 
     def tasks(self) -> Sequence[Task]:
         """Return the named tasks. A group's tasks count inside it; a task by name is its own group."""
-        names = [name.strip() for name in self.settings.task.split(",") if name.strip()]
+        names = comma_list(self.settings.task)
         if not names:
             raise UsageError(
                 "--env.task is missing: name tasks (reach-v3,push-v3), a group "
@@ -112,9 +111,7 @@ class MetaWorld(Benchmark):
 
     def check_installed(self) -> None:
         """Say how to get Meta-World if it is not there."""
-        for module in ("metaworld", "mujoco", "packaging"):
-            if importlib.util.find_spec(module) is None:
-                raise missing_package("--env.type=metaworld", module, "metaworld")
+        require("--env.type=metaworld", "metaworld", "metaworld", "mujoco", "packaging")
 
 
 def one_hot_tasks(settings: MetaWorldSettings) -> Sequence[str]:

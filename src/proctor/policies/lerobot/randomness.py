@@ -222,7 +222,7 @@ def untouched_generators(device: Any) -> Iterator[None]:
     if drawn:
         raise HiddenDraw(
             f"the policy drew random numbers from the generator of {' and '.join(drawn)}, which it had not done "
-            "when it was tried; they would depend on the other episodes"
+            "in its trial; they would depend on the other episodes"
         )
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,15 +132,17 @@ def _choose_strategy(
     return slow, False, [note, doubt_note]
 
 
+def _actions(forward: Forward, synthetic: SyntheticInputs, episodes: Sequence[int], step: int = 0) -> list[bytes]:
+    """Return the bits of what one pass answers to episodes that begin with this step."""
+    windows = [synthetic.window(step, forward.strategy.offsets, episode) for episode in episodes]
+    return [chunk.tobytes() for chunk in forward(windows, [forward.begin(episode) for episode in episodes])]
+
+
 def _with_whole_chunks(forward: Forward, synthetic: SyntheticInputs) -> Forward:
     """Post-process whole chunks where that gives the bits of one step at a time."""
     whole = dataclasses.replace(forward, whole_chunks=True)
-    window = [synthetic.window(0, forward.strategy.offsets)]
     try:
-        same = (
-            whole(window, [whole.begin(_EPISODES)])[0].tobytes()
-            == forward(window, [forward.begin(_EPISODES)])[0].tobytes()
-        )
+        same = _actions(whole, synthetic, [_EPISODES]) == _actions(forward, synthetic, [_EPISODES])
     except Exception:
         same = False  # a step of the postprocessor takes one action at a time only
     return whole if same else forward
@@ -165,10 +168,7 @@ def _choose_rows(forward: Forward, synthetic: SyntheticInputs, wanted: int) -> l
 
 
 def _rows_are_independent(forward: Forward, synthetic: SyntheticInputs, rows: int) -> bool:
-    def ask(order: Sequence[int]) -> list[bytes]:
-        windows = [synthetic.window(0, forward.strategy.offsets, episode) for episode in order]
-        return [chunk.tobytes() for chunk in forward(windows, [forward.begin(seed) for seed in order])]
-
+    ask = partial(_actions, forward, synthetic)
     first = list(range(rows))
     expected = ask(first)
     shuffled = [*first[1:], first[0]]
@@ -186,23 +186,20 @@ def _recorded_if_equal(forward: Forward, synthetic: SyntheticInputs) -> Forward:
     if not isinstance(forward.strategy, Chunk) or forward.draws != "none":
         return forward
     recorded = dataclasses.replace(forward, recorded=True)
-    episodes = range(2 * forward.rows)
 
-    def ask(one: Forward, first: int) -> list[bytes]:
-        order = [episodes[first + place] for place in range(forward.rows)]
-        windows = [synthetic.window(first, one.strategy.offsets, episode) for episode in order]
-        return [chunk.tobytes() for chunk in one(windows, [one.begin(seed) for seed in order])]
+    def ask(one: Forward) -> list[list[bytes]]:
+        return [_actions(one, synthetic, range(first, first + one.rows), first) for first in (0, 1, one.rows)]
 
-    expected = [ask(forward, first) for first in (0, 1, forward.rows)]
-    with forward.pool.several(_GPU_LANES) as pool:
-        for lane in pool:
+    expected = ask(forward)
+    with forward.pool.several(_GPU_LANES) as lanes:
+        for lane in lanes:
             alone = dataclasses.replace(recorded, pool=LanePool(lambda lane=lane: lane))  # type: ignore[misc]
             try:
-                same = [ask(alone, first) for first in (0, 1, forward.rows)] == expected
+                same = ask(alone) == expected
             except Exception:
                 same = False  # it does what cannot be recorded: waits for the device, draws, branches on values
             if not same:
-                for each in pool:
+                for each in lanes:
                     each.forget_recording()
                 return forward
     return recorded
@@ -212,8 +209,7 @@ def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) ->
     """Return how many calls may run side by side, what one costs, and how much work all get done meanwhile."""
 
     def ask(episode: int) -> bytes:
-        window = synthetic.window(0, forward.strategy.offsets, episode)
-        return forward([window], [forward.begin(episode)])[0].tobytes()
+        return _actions(forward, synthetic, [episode])[0]
 
     expected, begun = [ask(0)], time.monotonic()
     expected.append(ask(1))

@@ -7,7 +7,6 @@ Any other server draws its own random numbers; such a run says that it is not re
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
-from proctor.installation import missing_package
+from proctor.installation import require
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
 from proctor.policies.remote.connection import Address, Connection, ServerUnreachable
 from proctor.policies.remote.dialects import DIALECTS, ClientSide, DialectName, Message, Metadata, load_dialect
@@ -84,8 +83,7 @@ class RemotePolicy(Policy):
     @classmethod
     def check_installed(cls) -> None:
         """Say how to get what connects to a server."""
-        if importlib.util.find_spec("websockets") is None:
-            raise missing_package("a policy server", "websockets", "remote")
+        require("a policy server", "remote", "websockets")
 
     def __init__(self, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> None:
         if not settings.path:
