@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import View, run_episode
+from proctor.engine.rollout import PolicyView, run_episode
 from proctor.engine.transport import Phase
 from proctor.policies.protocol import PolicySpec
 from proctor.types import Episode, Observation
@@ -59,7 +59,7 @@ def milliseconds(
     """Return the CPU time of one step, and where everything ended up."""
     actions = np.random.default_rng(0).uniform(-1, 1, (episode.task.max_steps, 7)).astype(np.float32)
     actor = Rehearsed(actions, chunk)
-    view = View.of(PolicySpec(action_steps=chunk), benchmark.spec)
+    view = PolicyView.of(PolicySpec(action_steps=chunk), benchmark.spec)
     record = run_episode(simulator, episode, actor, view, Meter())
     spent = time.process_time() - actor.started
     end: bytes = simulator._world.sim.get_state().flatten().tobytes()

@@ -148,8 +148,10 @@ def test_ctrl_c_ends_an_evaluation_whose_live_policy_hangs(tmp_path: Path) -> No
 def test_wrong_arguments_raise_with_the_nearest_right_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Did you mean 'expert'"):
         proctor.evaluate("expret", task="reach-v3", output_dir=tmp_path / "run")
-    with pytest.raises(UsageError, match=r"^unknown setting env\.obs_typ"):
+    with pytest.raises(UsageError, match=r"^unknown setting env\.obs_typ\. Did you mean 'env\.obs_type'\?$"):
         proctor.evaluate("expert", task="reach-v3", env={"obs_typ": "state"}, output_dir=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"^task=reach-v2: unknown. Did you mean 'reach-v3'\?"):
+        proctor.evaluate("expert", task="reach-v2", output_dir=tmp_path / "run")
     with pytest.raises(UsageError, match="no policy"):
         proctor.evaluate(object(), task="reach-v3", output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()

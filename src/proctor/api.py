@@ -137,9 +137,8 @@ def evaluate(
         ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
         KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
     """
-    given = dict(settings or {})
-    _refuse_twice(given, env or {})
-    tree: dict[str, Any] = dict(given)
+    tree: dict[str, Any] = dict(settings or {})
+    _refuse_twice(tree, env or {})
     tree["env"] = {
         **tree.get("env", {}),
         **(env or {}),
@@ -158,21 +157,26 @@ def evaluate(
         name = getattr(policy, "__name__", type(policy).__name__)
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
-    checked = build_settings(tree)
-    watcher = make_display(PatientConsole(), checked)
-    with Trackers(checked, watcher.note) as trackers:
-        evaluation = evaluate_settings(checked, [watcher, trackers], live)
+    evaluation = _evaluate(tree, live)
+    if evaluation.stopped_by is signal.SIGINT:
+        raise KeyboardInterrupt
+    if evaluation.stopped_by is not None:
+        signal.raise_signal(evaluation.stopped_by)
+    return EvalResult(evaluation)
+
+
+def _evaluate(tree: dict[str, Any], live: Policy | None) -> Evaluation:
+    settings = build_settings(tree)
+    watcher = make_display(PatientConsole(), settings)
+    with Trackers(settings, watcher.note) as trackers:
+        evaluation = evaluate_settings(settings, [watcher, trackers], live)
         trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:
         watcher.note(report.problem)
     if evaluation.error is not None:
         raise evaluation.error
-    if evaluation.stopped_by is signal.SIGINT:
-        raise KeyboardInterrupt
-    if evaluation.stopped_by is not None:
-        signal.raise_signal(evaluation.stopped_by)
-    return EvalResult(evaluation)
+    return evaluation
 
 
 def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:

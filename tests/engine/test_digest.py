@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from proctor.engine.digest import Digest
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import LocalActor, View, run_episode
+from proctor.engine.rollout import LocalActor, PolicyView, run_episode
 from proctor.policies.protocol import PolicySpec
 from proctor.store.schema import EpisodeRecord
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
@@ -85,7 +85,7 @@ def play(
     spec = BenchmarkSpec("scripted", features, action_size=2)
     policy: Any = Still(keys, dtype, chunk)
     episode = Episode(Task("g", 0, "t", "do", limit, reports_success=reports_success), 0, 1000)
-    return run_episode(scripted, episode, LocalActor(policy, 2), View.of(policy.spec, spec), Meter())
+    return run_episode(scripted, episode, LocalActor(policy, 2), PolicyView.of(policy.spec, spec), Meter())
 
 
 def test_every_way_to_end_has_a_digest_of_its_own() -> None:

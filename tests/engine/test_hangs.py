@@ -32,7 +32,7 @@ from proctor.config.settings import LimitSettings
 from proctor.config.wire import to_plain
 from proctor.engine.handles import WorkerHandle, WorkerRecipe
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import EpisodeSinks, LocalActor, View
+from proctor.engine.rollout import EpisodeSinks, LocalActor, PolicyView
 from proctor.engine.transport import Phase
 from proctor.engine.worker import SimulatorCache, play
 from proctor.errors import PolicyHostError, ProctorError
@@ -215,7 +215,7 @@ def test_what_is_filmed_is_finished_under_a_limit(tmp_path: Path) -> None:
     benchmark, policy = _benchmark(tmp_path), Thoughtful()
     episode = Episode(benchmark.tasks()[0], 0, 1000)
     actor = LocalActor(policy, benchmark.spec.action_size)
-    view = View.of(policy.spec, benchmark.spec)
+    view = PolicyView.of(policy.spec, benchmark.spec)
     record = play(SimulatorCache(benchmark, [], meter), episode, actor, view, meter, EpisodeSinks(Film()))
     assert isinstance(record, EpisodeRecord)
     assert seen == [Phase.ENCODE]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.cli.command import Command
-from proctor.engine.merging import Merged, merge_runs
+from proctor.engine.merging import MergedRun, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError
 from proctor.report.console import PatientConsole, count
 from proctor.report.ending import write_run_report
@@ -60,7 +60,7 @@ merge_command.add_argument(
 )
 
 
-def _conclude(merged: Merged, errors: Console) -> int:
+def _conclude(merged: MergedRun, errors: Console) -> int:
     resume = f"proctor eval --resume={shlex.quote(str(merged.evaluation.directory))}"
     if merged.missing:
         gaps = [f"{task} {_ranges(indices)}" for task, indices in merged.missing.items()]

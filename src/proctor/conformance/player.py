@@ -24,7 +24,7 @@ from proctor.conformance.trace import Trace
 from proctor.conformance.tracer import DrawingCounter, HandedArray, TracingSimulator
 from proctor.engine.messages import Channel, Message, keep_end
 from proctor.engine.meter import Meter
-from proctor.engine.rollout import LocalActor, View, run_episode
+from proctor.engine.rollout import LocalActor, PolicyView, run_episode
 from proctor.engine.worker import SimulatorCache
 from proctor.errors import ProctorError, UsageError
 from proctor.policies.protocol import Policy
@@ -182,7 +182,7 @@ class Player:
         policy = policy_class.from_settings(settings, self._spec)
         if policy.spec.env_processors is not None:
             raise UsageError("a policy with processors of its own does not play behind the benchmark's")
-        actor, view = LocalActor(policy, self._spec.action_size), View.of(policy.spec, self._spec)
+        actor, view = LocalActor(policy, self._spec.action_size), PolicyView.of(policy.spec, self._spec)
         for attempt in range(_ATTEMPTS):
             moved = Episode(episode.task, episode.index + attempt, episode.seed + attempt)
             run_episode(tracer, moved, actor, view, Meter())

@@ -15,11 +15,11 @@ from typing import Any
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.protocol import Ending, Executor, Job, RunFacts, Workforce
+from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, RunFacts, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
-from proctor.events import RunStart, Watcher
+from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
@@ -104,7 +104,7 @@ class Evaluator:
     ) -> None:
         self._settings, self._directory, self._executor = settings, directory, executor
         self._notes = NoteKeeper()
-        self._watchers = [*watchers, self._notes]
+        self._watcher = Audience([*watchers, self._notes])
         shard = directory.shard or Shard(0, 1)
         self._plan = shard_of(make_plan(executor.tasks, settings.eval.n_episodes, settings.seed), *shard)
         self._rules = rules_for(settings, self._plan)
@@ -121,7 +121,7 @@ class Evaluator:
             if isinstance(error, DamagedError) or not self._directory.holds_a_run():
                 raise
             # What is stored can be gone on with: the user is told how.
-            return Evaluation(self._directory, self._nothing, {}, error=error)
+            return self._unread(error=error)
         finally:
             # A command that was refused or stopped before its run began leaves nothing behind.
             self._directory.remove_if_unused(created)
@@ -132,12 +132,13 @@ class Evaluator:
             self._directory.remove_leftovers()
             recover(self._directory.path)
             interrupts = stack.enter_context(Interrupts())
+            context = RunContext(stack, interrupts, self._watcher)
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     stored = self._directory.stored_identity()
-                    prepared = self._executor.prepare(stack, interrupts, stored, self._tell)
+                    prepared = self._executor.prepare(context, stored)
             except Interrupted:
-                return Evaluation(self._directory, self._nothing, {}, interrupts.first)
+                return self._unread(interrupts.first)
             try:
                 facts = prepared.facts
                 table = stack.enter_context(self._directory.table())
@@ -160,7 +161,7 @@ class Evaluator:
                     prepared.abandon()  # what is stored says enough already
                     ending = Ending()
                 else:
-                    ending = self._execute(job, table, interrupts)
+                    ending = self._execute(job, context, table)
             except BaseException as error:  # of which nobody has thought
                 with contextlib.suppress(ProctorError):
                     table.end_session(session, 0.0, f"{type(error).__name__}: {error}")
@@ -168,7 +169,7 @@ class Evaluator:
             try:
                 table.check()  # whatever else ended the run, this matters more
             except StoreError as gone:
-                return Evaluation(self._directory, self._nothing, {}, None, gone)
+                return self._unread(error=gone)
             return self._conclude(table, session, ending, interrupts)
 
     def _announce(self, before: Outcomes, facts: RunFacts, workforce: Workforce) -> None:
@@ -181,24 +182,22 @@ class Evaluator:
             directory=self._directory.path,
             nodes=workforce.nodes,
         )
-        for watcher in self._watchers:
-            watcher.started(start)
+        self._watcher.started(start)
         for note in facts.notes:
-            self._tell(note)
+            self._watcher.note(note)
 
-    def _execute(self, job: Job, table: EpisodeTable, interrupts: Interrupts) -> Ending:
+    def _execute(self, job: Job, context: RunContext, table: EpisodeTable) -> Ending:
         try:
-            return job.run(table, self._watchers, interrupts, self._rules)
+            return job.run(context, table, self._rules)
         except ProctorError as error:
             return Ending(error=error)
         finally:
-            for watcher in self._watchers:
-                watcher.ended()
+            self._watcher.ended()
 
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error, recorded = ending.error, 0
-        stored, info = self._nothing, dict[str, Any]()
+        stored, info = nothing_stored(self._directory, self._plan), dict[str, Any]()
         try:
             table.end_session(session, ending.startup, ending.words)
             episodes = read_episodes(table, self._plan)
@@ -216,13 +215,10 @@ class Evaluator:
             error = error or problem
         return Evaluation(self._directory, stored, info, ending.stopped_by, error, recorded)
 
-    @property
-    def _nothing(self) -> StoredResult:
-        return nothing_stored(self._directory, self._plan)
-
-    def _tell(self, message: str) -> None:
-        for watcher in self._watchers:
-            watcher.note(message)
+    def _unread(self, stopped_by: signal.Signals | None = None, error: ProctorError | None = None) -> Evaluation:
+        """Return the evaluation of a run whose episodes were not looked at: it has none yet, or is gone."""
+        nothing = nothing_stored(self._directory, self._plan)
+        return Evaluation(self._directory, nothing, {}, stopped_by, error)
 
 
 def evaluate_settings(
@@ -245,7 +241,7 @@ def evaluate_settings(
 
         executor = RayCluster(settings, directory)
     else:
-        executor = ThisMachine(settings, directory, live_policy)
+        executor = ThisMachine.of(settings, directory, live_policy)
     return Evaluator(settings, directory, executor, watchers).run()
 
 

@@ -7,15 +7,15 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from proctor.config.settings import LimitSettings
 from proctor.engine.bell import Bell
-from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, PolicyServer
+from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.messages import ChannelClosed, as_error
+from proctor.engine.messages import ChannelClosed, Message, as_error
 from proctor.engine.process import ChannelChild, Readable, Stillness, overdue, wait_readable
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
@@ -28,25 +28,24 @@ from proctor.store.schema import RunningEpisode
 from proctor.types import Episode
 
 
-@dataclass(frozen=True)
-class HostRecipe:
+@dataclass(frozen=True, kw_only=True)
+class HostRecipe(HostBoot):
     """All that is needed to start a host, and to start it again."""
 
-    policy: str
-    settings: dict[str, Any]
-    benchmark: dict[str, Any]
-    before_processors: dict[str, Any]
     log: Path
     python: str | None = None
-    expected: dict[str, Any] | None = None
-    """The identity that a host must have which is started in place of another."""
+
+
+def _boot(kind: type[WorkerBoot | HostBoot], recipe: WorkerBoot | HostBoot) -> dict[str, Any]:
+    """Return the part of a recipe that the child is told."""
+    return {field.name: getattr(recipe, field.name) for field in fields(kind)} | {"spawned": now()}
 
 
 class HostHandle:
     """A policy host in a process of its own."""
 
-    def __init__(self, recipe: HostRecipe, bell: Bell, generation: int) -> None:
-        self.recipe, self.bell, self.generation = recipe, bell, generation
+    def __init__(self, recipe: HostRecipe, bell: Bell) -> None:
+        self.recipe, self.bell, self.generation = recipe, bell, recipe.generation
         self.startup = 0.0
         self.cost: Cost | None = None
         self.identity: dict[str, Any] = recipe.expected or {}
@@ -57,19 +56,9 @@ class HostHandle:
         self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
         self._cells[0].write(Phase.START, now())
         self._watch = LaneWatch(self._cells)
-        boot = {
-            "policy": recipe.policy,
-            "settings": recipe.settings,
-            "benchmark": recipe.benchmark,
-            "before_processors": recipe.before_processors,
-            "generation": generation,
-            "expected": recipe.expected,
-            "spawned": now(),
-        }
         try:
-            self.child = ChannelChild(
-                "host", boot, [bell.fileno(), memory], log=recipe.log, env={}, python=recipe.python
-            )
+            boot, descriptors = _boot(HostBoot, recipe), [bell.fileno(), memory]
+            self.child = ChannelChild("host", boot, descriptors, log=recipe.log, env={}, python=recipe.python)
         except BaseException:
             self._free()
             raise
@@ -83,6 +72,29 @@ class HostHandle:
             UsageError: the policy cannot be loaded, and why.
             PolicyHostError: the process died or hung while loading.
         """
+        message = self._receive(limits, interrupts)
+        if message is None:
+            ending = describe_exit(self.child.reap())
+            words, python = self.child.last_words(), self.recipe.python
+            if "No module named" in words and python is not None:
+                self.child.log.unlink()  # it says no more than this
+                raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
+            words = f": {words}" if words else ""
+            raise PolicyHostError(f"the policy's process {ending} while loading{words}{self.child.log_note}")
+        if message["type"] == "changed":
+            raise as_error(message)
+        if message["type"] != "ready":
+            problem = message["message"]
+            if not message["usage"]:
+                problem = f"the policy could not be loaded: {problem}{self.child.log_note}"
+            raise UsageError(problem)
+        self.startup = message["startup"]
+        self.identity, self.versions = message["identity"], message["versions"]
+        self.cost = Cost(**message["cost"]) if message["cost"] else None
+        return PolicySpec.from_wire(message["spec"])
+
+    def _receive(self, limits: LimitSettings, interrupts: Interrupts) -> Message | None:
+        """Wait for what it has to say; `None`: it has ended. Raises if it hangs, or a signal comes."""
         sources: list[Readable | int] = [self.child.channel, self.child.pidfd, interrupts]
         while True:
             ready = wait_readable(sources, 0.5)
@@ -90,54 +102,27 @@ class HostHandle:
                 raise Interrupted
             if self.child.channel in ready:
                 with contextlib.suppress(ChannelClosed):
-                    message, _ = self.child.channel.receive()
-                    if message["type"] == "ready":
-                        self.startup = message["startup"]
-                        self.identity, self.versions = message["identity"], message["versions"]
-                        self.cost = Cost(**message["cost"]) if message["cost"] else None
-                        return PolicySpec.from_wire(message["spec"])
-                    problem = message["message"]
-                    if message["type"] == "changed":
-                        raise as_error(message)
-                    if message["usage"]:
-                        raise UsageError(problem)
-                    raise UsageError(f"the policy could not be loaded: {problem}{self.child.log_note}")
+                    return self.child.channel.receive()[0]
             if self.child.pidfd in ready:
-                ending = describe_exit(self.child.reap())
-                words = self.child.last_words()
-                if "No module named" in words and self.recipe.python is not None:
-                    python = self.recipe.python
-                    self.child.log.unlink()  # it says no more than this
-                    raise UsageError(f"--policy.python: {words}. Run: {install_command(pip=f'{python} -m pip')}")
-                raise PolicyHostError(
-                    f"the policy's process {ending} while loading"
-                    + (f": {words}" if words else "")
-                    + self.child.log_note
-                )
+                return None
             reason = self.hung(limits)
             if reason is not None:
                 raise PolicyHostError(f"{reason}{self.child.log_note}")
 
     def again(self) -> HostHandle:
         """Start another in its place, which must turn out to hold the very same policy."""
-        return HostHandle(replace(self.recipe, expected=self.identity), self.bell, self.generation + 1)
+        recipe = replace(self.recipe, expected=self.identity, generation=self.generation + 1)
+        return HostHandle(recipe, self.bell)
 
     def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
         with contextlib.suppress(ChannelClosed):
             self.child.channel.send({"type": "measure", "sizes": list(sizes)})
-            while not wait_readable([self.child.channel, self.child.pidfd], 0.5):
-                if interrupts.count:
-                    raise Interrupted
-                reason = self.hung(limits)
-                if reason is not None:
-                    raise PolicyHostError(f"{reason}{self.child.log_note}")
-            message, _ = self.child.channel.receive()
-            if message["type"] == "passes":
-                return [Pass(*one) for one in message["passes"]]
-        raise PolicyHostError(
-            f"the policy died while its speed was measured: {self.child.last_words()}{self.child.log_note}"
-        )
+        message = self._receive(limits, interrupts)
+        if message is None or message["type"] != "passes":
+            words = f"{self.child.last_words()}{self.child.log_note}"
+            raise PolicyHostError(f"the policy died while its speed was measured: {words}")
+        return [Pass(*one) for one in message["passes"]]
 
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""
@@ -235,22 +220,12 @@ class HostThread:
 Host = HostHandle | HostThread
 
 
-@dataclass(frozen=True)
-class WorkerRecipe:
+@dataclass(frozen=True, kw_only=True)
+class WorkerRecipe(WorkerBoot):
     """All that is needed to start a worker, and to start it again."""
 
-    benchmark: str
-    env: dict[str, Any]
-    spec: dict[str, Any]
-    policy_spec: dict[str, Any]
-    benchmark_identity: dict[str, Any]
-    policy_identity: dict[str, Any]
     logs: Path
     environment: Mapping[str, str]
-    policy: str | None = None
-    policy_settings: dict[str, Any] | None = None
-    fps: int = 30
-    video_fps: int = 30
     python: str | None = None
 
 
@@ -284,22 +259,9 @@ class WorkerHandle:
         self._last_task: TaskKey | None = None
         if host is not None:
             host.attach(number, self.slot)
-        boot = WorkerBoot(
-            benchmark=recipe.benchmark,
-            env=recipe.env,
-            spec=recipe.spec,
-            policy_spec=recipe.policy_spec,
-            spawned=now(),
-            benchmark_identity=recipe.benchmark_identity,
-            policy_identity=recipe.policy_identity,
-            policy=recipe.policy,
-            policy_settings=recipe.policy_settings,
-            fps=recipe.fps,
-            video_fps=recipe.video_fps,
-        )
         self.child = ChannelChild(
             "worker",
-            asdict(boot),
+            _boot(WorkerBoot, recipe),
             # A worker without a host rings nobody; its own bell stands in.
             [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
             log=recipe.logs / f"worker-{number}.log",

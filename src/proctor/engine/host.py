@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgpack
 
@@ -275,22 +276,39 @@ def _host_fault(error: BaseException) -> PolicyError:
     return fault
 
 
+@dataclass(frozen=True)
+class HostBoot:
+    """What a host is told at its start. Plain values: it crosses a process boundary.
+
+    `expected` is the identity that a host must have which is started in place of another.
+    """
+
+    policy: str
+    settings: dict[str, Any]
+    benchmark: dict[str, Any]
+    before_processors: dict[str, Any]
+    generation: int = 1
+    expected: dict[str, Any] | None = None
+    spawned: float = 0.0
+
+
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop."""
+    told = HostBoot(**boot)
     bell, memory = Bell(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
     try:
-        benchmark = BenchmarkSpec.from_wire(boot["benchmark"])
-        policy_class: type[Policy] = load_object(boot["policy"])
-        settings = policy_class.Settings(**boot["settings"])
+        benchmark = BenchmarkSpec.from_wire(told.benchmark)
+        policy_class: type[Policy] = load_object(told.policy)
+        settings = policy_class.Settings(**told.settings)
         proof = PolicyProof(
-            boot["policy"], settings, lambda: policy_class.from_settings(settings, benchmark), boot["expected"]
+            told.policy, settings, lambda: policy_class.from_settings(settings, benchmark), told.expected
         )
         policy, spec = proof.policy, proof.policy.spec
         if spec.env_processors is not None:
-            before = BenchmarkSpec.from_wire(boot["before_processors"])
+            before = BenchmarkSpec.from_wire(told.before_processors)
             benchmark = spec_behind(named_processors(spec.env_processors), before)
     except ChangedError as error:
         channel.send(policy_fault(error))
@@ -309,7 +327,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         channel.send(policy_fault(error))
 
     cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(min(spec.lanes, MOST_LANES))]
-    server = PolicyServer(policy, benchmark.action_size, bell, boot["generation"], blame, cells, proof)
+    server = PolicyServer(policy, benchmark.action_size, bell, told.generation, blame, cells, proof)
     server.start()
     channel.send(
         {
@@ -318,7 +336,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             "identity": proof.identity,
             "versions": interpreter_versions(),
             "cost": None if policy.cost is None else policy.cost._asdict(),
-            "startup": now() - boot["spawned"],
+            "startup": now() - told.spawned,
         }
     )
     while True:

@@ -15,7 +15,7 @@ from proctor.errors import UsageError
 from proctor.installation import install_command
 from proctor.plan import make_plan
 from proctor.recording.assembly import assemble, can_record, recover
-from proctor.recording.sources import Source
+from proctor.recording.sources import RecordingSource
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
@@ -25,7 +25,7 @@ from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRun:
     """The merged run, what it was made from, and what is missing: indices by task, in plan order."""
 
     evaluation: Evaluation
@@ -36,7 +36,9 @@ class Merged:
     """Videos that are no files of their runs, in words."""
 
 
-def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None) -> Merged:
+def merge_runs(
+    directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None
+) -> MergedRun:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
@@ -54,7 +56,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: S
     if target.holds_a_run() and target.path not in runs:
         runs.append(target.path)
     sources = check_runs(runs, target.path)
-    recorded = not all(Source(run).is_empty for run in runs)
+    recorded = not all(RecordingSource(run).is_empty for run in runs)
     if recorded and not can_record():
         raise UsageError(
             "these runs hold recorded episodes, and merging those needs av and pyarrow. "
@@ -82,7 +84,7 @@ def merge_runs(directories: Sequence[Path], output: Path | None = None, rules: S
     for episode in stored.results.ended.missing:
         missing[episode.task.name].append(episode.index)
     evaluation = Evaluation(target, stored, info, recorded=in_dataset)
-    return Merged(evaluation, runs, sources.twice, dict(missing), left_out)
+    return MergedRun(evaluation, runs, sources.twice, dict(missing), left_out)
 
 
 def _common_place(directories: Sequence[Path]) -> Path:

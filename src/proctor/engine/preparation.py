@@ -21,7 +21,7 @@ from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit
 from proctor.engine.proof import PolicyProof
-from proctor.engine.rollout import View
+from proctor.engine.rollout import PolicyView
 from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
 from proctor.machine.resources import available_memory, usable_cores
@@ -181,10 +181,7 @@ class Preparation:
                 spec, versions = proof.policy.spec, interpreter_versions()
                 return LoadedPolicy(spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [
-            HostHandle(recipe, new_bell(stack), generation=1)
-            for recipe in self._host_recipes(settings, plain_spec)
-        ]
+        hosts = [HostHandle(recipe, new_bell(stack)) for recipe in self._host_recipes(settings, plain_spec)]
         try:
             specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
             for host in hosts:
@@ -240,7 +237,7 @@ class Preparation:
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
         records = self._settings.eval.recording and any(feature.drawn for feature in spec.features.values())
-        looks = View.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
+        looks = PolicyView.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
         videos = self._settings.eval.max_episodes_rendered
         if videos and self.facts.no_frames:
             tell(f"no videos: {self.facts.no_frames}")
@@ -266,7 +263,7 @@ class Preparation:
     def _identity(self, policy: LoadedPolicy, spec: BenchmarkSpec, renderer: Renderer | None) -> Identity:
         """Return all that results depend on: every unmarked setting, and what each part says of itself."""
         settings, facts = self._settings, self.facts
-        looks = View.of(policy.spec, spec).drawn
+        looks = PolicyView.of(policy.spec, spec).drawn
         benchmark = {key: value for key, value in facts.identity.items() if key != "versions"}
         in_this_process = self.live is not None or not settings.eval.use_async_envs
         return {

@@ -125,7 +125,7 @@ class LocalActor:
         return chunk
 
 
-class Shown(NamedTuple):
+class ViewedKey(NamedTuple):
     """One observation key as the simulator names it and as the policy does, and what it must look like."""
 
     source: str
@@ -136,21 +136,21 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class PolicyView:
     """What the policy looks at, settled once for a run."""
 
     keys: Look  # by the simulator's own names
     drawn: bool
-    shown: tuple[Shown, ...]  # in the order in which they enter the digests
+    shown: tuple[ViewedKey, ...]  # in the order in which they enter the digests
     offsets: tuple[int, ...]
     stride: int | None
 
     @classmethod
-    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> View:
+    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> PolicyView:
         """Return the view of a policy on a benchmark."""
         features = {key: benchmark.every[key] for key in looked_at(policy, benchmark)}
         shown = [
-            Shown(benchmark.sources.get(key, key), key, feature.shape, np.dtype(feature.dtype), feature.drawn)
+            ViewedKey(benchmark.sources.get(key, key), key, feature.shape, np.dtype(feature.dtype), feature.drawn)
             for key, feature in features.items()
         ]
         return cls(
@@ -170,7 +170,7 @@ def run_episode(
     simulator: Simulator,
     episode: Episode,
     actor: Actor,
-    view: View,
+    view: PolicyView,
     meter: Meter,
     sinks: EpisodeSinks = NO_SINKS,
 ) -> EpisodeRecord:
@@ -269,7 +269,12 @@ def _reported(told: bool, before: bool | None, episode: Episode, step: int) -> b
 
 
 def _observe(
-    simulator: Simulator, view: View, meter: Meter, digests: EpisodeDigests, step: int, recorder: Recorder | None
+    simulator: Simulator,
+    view: PolicyView,
+    meter: Meter,
+    digests: EpisodeDigests,
+    step: int,
+    recorder: Recorder | None,
 ) -> Observation:
     if view.drawn:
         meter.drew()

@@ -23,7 +23,7 @@ from proctor.engine.bell import Bell
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault
 from proctor.engine.meter import Meter
 from proctor.engine.proof import BenchmarkProof, PolicyProof
-from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, View, run_episode
+from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
@@ -41,13 +41,13 @@ class WorkerBoot:
     env: dict[str, Any]
     spec: dict[str, Any]
     policy_spec: dict[str, Any]
-    spawned: float
     benchmark_identity: dict[str, Any]
     policy_identity: dict[str, Any]
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
     video_fps: int = 30
+    spawned: float = 0.0
 
 
 class RemoteActor:
@@ -98,7 +98,7 @@ class SimulatorCache:
 
 
 def play(
-    cache: SimulatorCache, episode: Episode, actor: Actor, view: View, meter: Meter, sinks: EpisodeSinks
+    cache: SimulatorCache, episode: Episode, actor: Actor, view: PolicyView, meter: Meter, sinks: EpisodeSinks
 ) -> EpisodeRecord:
     """Run one episode on a cached simulator; what is kept of it is durable when this returns."""
     meter.start_episode()
@@ -112,6 +112,44 @@ def play(
     return record
 
 
+class EpisodePlayer:
+    """Runs one episode after the other, in a worker or in the caller's own process.
+
+    Args:
+        boot: what a worker is told.
+        benchmark: the benchmark.
+        actor: where actions come from.
+        meter: where the time goes.
+    """
+
+    def __init__(self, boot: WorkerBoot, benchmark: Benchmark, actor: Actor, meter: Meter) -> None:
+        self._boot, self._actor, self._meter = boot, actor, meter
+        self._spec, policy_spec = BenchmarkSpec.from_wire(boot.spec), PolicySpec.from_wire(boot.policy_spec)
+        self._view = PolicyView.of(policy_spec, self._spec)
+        self._prove = BenchmarkProof(boot.benchmark, benchmark, boot.benchmark_identity)
+        self._cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
+
+    def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
+        """Run an episode, filmed and recorded into these files."""
+        fps = self._boot.fps
+        sinks = EpisodeSinks(
+            VideoSink(video, fps, self._boot.video_fps) if video else None,
+            EpisodeRecorder(recording, episode, self._spec, fps) if recording else None,
+        )
+        record = play(self._cache, episode, self._actor, self._view, self._meter, sinks)
+        self._meter.enter(Phase.BUILD)
+        self._prove()  # its simulator may have been built from code that was imported only now
+        return record
+
+    def describe(self, error: BaseException) -> str:
+        """Say what an error broke off."""
+        return f"{self._meter.phase.name.lower()} raised {named(error)}"
+
+    def close(self) -> None:
+        """Free the simulator."""
+        self._cache.close()
+
+
 def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a worker until told to stop, or until something broke that only a fresh process mends."""
     settings = WorkerBoot(**boot)
@@ -121,34 +159,24 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.START)
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
-    spec, policy_spec = BenchmarkSpec.from_wire(settings.spec), PolicySpec.from_wire(settings.policy_spec)
-    view = View.of(policy_spec, spec)
     try:
-        prove = BenchmarkProof(settings.benchmark, benchmark, settings.benchmark_identity)
-        actor = _actor(settings, spec, slot, Bell(host_bell), meter)
+        actor = _actor(settings, slot, Bell(host_bell), meter)
+        player = EpisodePlayer(settings, benchmark, actor, meter)
     except RunError as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
         channel.send(policy_fault(error))
         return
-    cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
     while True:
         order, _ = channel.receive()
         if order["type"] == "stop":
             meter.enter(Phase.BUILD)
-            cache.close()
+            player.close()
             return
-        episode = Episode.from_wire(order["episode"])
-        video, recording = order["video"], order["recording"]
-        sinks = EpisodeSinks(
-            VideoSink(Path(video), settings.fps, settings.video_fps) if video else None,
-            EpisodeRecorder(Path(recording), episode, spec, settings.fps) if recording else None,
-        )
+        files = [order[kind] and Path(order[kind]) for kind in ("video", "recording")]
         try:
-            record = play(cache, episode, actor, view, meter, sinks)
-            meter.enter(Phase.BUILD)
-            prove()  # its simulator may have been built from code that was imported only now
+            record = player.play(Episode.from_wire(order["episode"]), *files)
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
         except RunError as error:
@@ -162,8 +190,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             if meter.phase == Phase.ACT:
                 channel.send(policy_fault(PolicyError(f"the policy failed: {described(error)}")))
                 return
-            reason = f"{meter.phase.name.lower()} raised {named(error)}"
-            channel.send({"type": "simulator_error", "reason": keep_end(reason, 2000)})
+            channel.send({"type": "simulator_error", "reason": keep_end(player.describe(error), 2000)})
             return
         else:
             channel.send({"type": "done", "record": record.to_wire()})
@@ -171,9 +198,10 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, spec: BenchmarkSpec, slot: Slot, host_bell: Bell, meter: Meter) -> Actor:
+def _actor(settings: WorkerBoot, slot: Slot, host_bell: Bell, meter: Meter) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
+    spec = BenchmarkSpec.from_wire(settings.spec)
     meter.enter(Phase.LOAD)
     try:
         policy_class: type[Policy] = load_object(settings.policy)

@@ -11,14 +11,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proctor.installation import package_environment
-from proctor.machine.processes import exit_code, kill_group
+from proctor.engine.process import ChildProcess, module_command, wait_readable
 
 _PIPE_BYTES = 1 << 20
 
@@ -38,21 +36,13 @@ class Reporter:
         self._rest = b""
         self._heard = b""
         self._concluding = False
-        log.parent.mkdir(parents=True, exist_ok=True)
-        safe = [] if sys.path and sys.path[0] in ("", str(Path.cwd())) else ["-P"]
-        with log.open("ab") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, *safe, "-m", "proctor.trackers", path],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                env={**os.environ, **package_environment()},
-                process_group=0,  # Ctrl-C on the terminal is not for it
-            )
-        self._pidfd = os.pidfd_open(self._process.pid)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        command, pipe = module_command("proctor.trackers", path), subprocess.PIPE
+        self._child = ChildProcess(command, log=log, env={}, stdin=pipe, stdout=pipe)
+        stdin, stdout = self._child.process.stdin, self._child.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        self._stdin, self._stdout = stdin, stdout
+        self._to, self._from = stdin.fileno(), stdout.fileno()
         for descriptor in (self._to, self._from):
             os.set_blocking(descriptor, False)
         self._tell({"type": "start", **start})
@@ -90,22 +80,16 @@ class Reporter:
 
     def close(self) -> str | None:
         """End what is left of it; says how it ended, where that was not well."""
-        if self._pidfd < 0:
+        if self._child.pidfd < 0:
             return None
         self._hang_up()
-        kill_group(self._process, self._pidfd)  # also what it has started
-        code = exit_code(self._process)
-        os.close(self._pidfd)
-        self._pidfd = -1
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        code = self._child.reap()  # and what it has started
+        self._stdout.close()
         return None if code in (0, None, -signal.SIGKILL) else f"its process ended with status {code}"
 
     def _ends(self, seconds: float) -> bool:
         """Whether it ends within so long. It is not collected: its number stays its own until `close`."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(1000 * seconds))
+        return bool(wait_readable([self._child.pidfd], seconds))
 
     def _wait(self, seconds: float) -> None:
         """Wait until it says something, or can be told more."""
@@ -116,9 +100,8 @@ class Reporter:
         poll.poll(1000 * seconds)
 
     def _hang_up(self) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._stdin.close()
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         self._rest += json.dumps(message).encode() + b"\n"

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proctor.config.settings import LimitSettings, RunSettings
+from proctor.config.settings import Settings
 from proctor.engine.dispatch import Cause, Dispatch, Failure
-from proctor.engine.executors.protocol import TICK, Ending, Publisher
+from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
-from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
@@ -25,12 +24,12 @@ from proctor.engine.tally import SHORT_EPISODE
 from proctor.engine.transport import HOST_DIED, now
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
-from proctor.events import Watcher
 from proctor.files import reason
 from proctor.machine.processes import cpu_seconds, describe_exit
 from proctor.machine.resources import usable_cores
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
+from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode
 
@@ -73,40 +72,58 @@ class Feed:
 
 @dataclass(frozen=True)
 class RunOrder:
-    """What is to be run on this machine; everything in it is settled."""
+    """What is to be run on this machine; everything in it is settled.
 
-    pending: Plan
+    Attributes:
+        settings: all settings.
+        directory: where videos, recordings and logs go.
+        before: what of the plan had ended already.
+        pending: the part of the plan that is to run.
+        workers: how many workers there are to be.
+        recipe: how one starts.
+        videos: of how many episodes per task there is a video.
+        on_gpu: whether a GPU draws, or answers for the policy.
+    """
+
+    settings: Settings
+    directory: RunDirectory
     before: Outcomes
-    """What of the plan had ended already."""
+    pending: Plan
     workers: WorkerRange
     recipe: WorkerRecipe
-    eval: RunSettings
-    limits: LimitSettings
-    max_open_tasks: int
-    video_path: Callable[[Episode], Path | None]
-    recording_path: Callable[[Episode], Path | None]
-    on_gpu: bool = False
-    """Whether a GPU draws, or answers for the policy."""
-    place: str = ""
-    """What the names of its workers begin with, where workers of several shards will meet in one run."""
+    videos: int
+    on_gpu: bool
 
     def dispatch(self, ledger: Ledger, rules: StopRules | None, more: bool = False) -> Dispatch:
         """Return the state in which the run begins."""
         return Dispatch(
             self.before,
             self.pending,
-            max_attempts=self.eval.max_attempts,
-            max_open_tasks=self.max_open_tasks,
+            max_attempts=self.settings.eval.max_attempts,
+            max_open_tasks=self.settings.env.max_parallel_tasks,
             cut_short=ledger.running(),
             rules=rules,
-            logs=str(self.recipe.logs),
+            logs=str(self.directory.logs),
             more=more,
         )
 
+    def video(self, episode: Episode) -> Path | None:
+        """Return where the video of an episode goes, relative to the run directory, if there is to be one."""
+        return self.directory.video(episode.task, episode.index) if episode.index < self.videos else None
 
-def stored_path(video: Path | None) -> str | None:
-    """Return a video's path relative to its run directory, so that the directory can be moved."""
-    return None if video is None else str(Path(*video.parts[-3:]))
+    def sinks(self, episode: Episode) -> tuple[Path | None, Path | None]:
+        """Return the files into which an episode is filmed and recorded, if it is."""
+        video = self.video(episode)
+        return (
+            None if video is None else self.directory.path / video,
+            self.directory.recording(episode.key) if self.settings.eval.recording else None,
+        )
+
+    def completed(self, record: EpisodeRecord, episode: Episode, worker: int) -> EpisodeRecord:
+        """Return a worker's record with what only this side knows. Paths are relative: a run can be moved."""
+        video, shard = self.video(episode), self.directory.shard
+        place = f"shard {shard.number}/" if shard is not None else ""  # where workers of several shards will meet
+        return replace(record, video_path=None if video is None else str(video), worker=f"{place}{worker}")
 
 
 class Coordinator:
@@ -115,17 +132,16 @@ class Coordinator:
     def __init__(
         self,
         order: RunOrder,
+        context: RunContext,
         ledger: Ledger,
-        watchers: Sequence[Watcher],
-        interrupts: Interrupts,
         rules: StopRules | None = None,
         hosts: Sequence[Host] = (),
         feed: Feed | None = None,
     ) -> None:
-        self._order, self._interrupts, self._feed = order, interrupts, feed
+        self._order, self._interrupts, self._feed = order, context.interrupts, feed
         self._hosts = list(hosts)
         self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
-        self._publisher = Publisher(self._dispatch, ledger, watchers)
+        self._publisher = Publisher(self._dispatch, ledger, context.watcher)
         self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
         self._dispatch.workers = self._autoscaler.target
         self._workers: dict[int, WorkerHandle] = {}
@@ -192,7 +208,7 @@ class Coordinator:
         return [worker for worker in self._workers.values() if not worker.retiring]
 
     def _assign(self, worker: WorkerHandle) -> None:
-        limit = self._order.eval.recycle_after
+        limit = self._order.settings.eval.recycle_after
         if worker.retiring:
             return
         if not worker.assigned and len(self._at_work()) > self._autoscaler.target:
@@ -224,7 +240,7 @@ class Coordinator:
         return True
 
     def _give(self, worker: WorkerHandle, episode: Episode) -> None:
-        worker.give(episode, self._order.video_path(episode), self._order.recording_path(episode))
+        worker.give(episode, *self._order.sinks(episode))
         self._publisher.begun(episode)
 
     def _on_no_room(self, error: OSError) -> None:
@@ -288,10 +304,8 @@ class Coordinator:
             worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
             worker.child.kill()
             return
-        video = self._order.video_path(worker.release())
         worker.finished += 1
-        name = f"{self._order.place}{worker.number}"
-        self._dispatch.finish(replace(record, video_path=stored_path(video), worker=name))
+        self._dispatch.finish(self._order.completed(record, worker.release(), worker.number))
 
     def _on_death(self, worker: WorkerHandle) -> None:
         if worker.number not in self._workers:
@@ -373,7 +387,7 @@ class Coordinator:
     def _on_signal(self) -> None:
         self._interrupts.drain()
         if self._interrupts.count and not self._dispatch.interrupted:
-            grace = self._order.eval.stop_grace
+            grace = self._order.settings.eval.stop_grace
             self._stop_deadline = now() + grace
             self._dispatch.interrupt(self._busy(), grace)
 
@@ -382,10 +396,10 @@ class Coordinator:
         if not self._publisher.is_due():
             return
         for worker in self._workers.values():
-            worker.kill_if_hung(self._order.limits)
+            worker.kill_if_hung(self._order.settings.limits)
         for host in self._hosts:
             asked = any(worker.host is host and worker.asks for worker in self._workers.values())
-            host.kill_if_hung(self._order.limits, asked)
+            host.kill_if_hung(self._order.settings.limits, asked)
         self._show()
 
     def _is_over(self) -> bool:

@@ -26,6 +26,14 @@ CHECK_SECONDS = 1.0
 """How often it is made sure that the run directory is still there."""
 
 
+class RunContext(NamedTuple):
+    """What lives as long as a run: what is closed at its end, the stop signals, and who watches."""
+
+    stack: ExitStack
+    interrupts: Interrupts
+    watcher: Watcher
+
+
 class RunFacts(NamedTuple):
     """What is known once policy and benchmark are ready, before the first episode."""
 
@@ -65,13 +73,7 @@ class Job(Protocol):
     def workforce(self) -> Workforce:
         """Who runs them, at the start."""
 
-    def run(
-        self,
-        ledger: Ledger,
-        watchers: Sequence[Watcher],
-        interrupts: Interrupts,
-        rules: StopRules | None = None,
-    ) -> Ending:
+    def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Run them, and put each into the ledger the moment it ends."""
 
 
@@ -96,20 +98,12 @@ class Executor(Protocol):
     def tasks(self) -> Sequence[Task]:
         """The tasks, in plan order."""
 
-    def prepare(
-        self,
-        stack: ExitStack,
-        interrupts: Interrupts,
-        stored: Identity | None,
-        tell: Callable[[str], None],
-    ) -> PreparedExecutor:
-        """Get policy and benchmark ready; what is taken lives as long as `stack`.
+    def prepare(self, context: RunContext, stored: Identity | None) -> PreparedExecutor:
+        """Get policy and benchmark ready.
 
         Args:
-            stack: closed when the run is over.
-            interrupts: what may end the waiting.
+            context: what lives as long as the run.
             stored: the identity of the run that is to be continued, if there is one.
-            tell: called with what the user should read.
 
         Raises:
             UsageError: something does not fit or is not there.
@@ -120,15 +114,14 @@ class Executor(Protocol):
 class Publisher:
     """Stores what a dispatch has decided, and then tells of it."""
 
-    def __init__(self, dispatch: Dispatch, ledger: Ledger, watchers: Sequence[Watcher]) -> None:
-        self._dispatch, self._ledger, self._watchers = dispatch, ledger, watchers
+    def __init__(self, dispatch: Dispatch, ledger: Ledger, watcher: Watcher) -> None:
+        self._dispatch, self._ledger, self._watcher = dispatch, ledger, watcher
         self._began = time.monotonic()
         self._looked = self._checked = 0.0
 
     def begun(self, episode: Episode) -> None:
         """Tell that an episode was given to a worker."""
-        for watcher in self._watchers:
-            watcher.begun(episode)
+        self._watcher.begun(episode)
 
     def publish(self, running: Callable[[], list[RunningEpisode]], *, last: bool = False) -> None:
         """Make durable what has been decided, all in one commit; only then tell of it.
@@ -139,8 +132,7 @@ class Publisher:
         """
         records, attempts, notes = self._dispatch.decided()
         for note in notes:
-            for watcher in self._watchers:
-                watcher.note(note)
+            self._watcher.note(note)
         if not records and not attempts and not last:
             return
         in_flight = running()
@@ -149,8 +141,7 @@ class Publisher:
         self._ledger.write(records, attempts, in_flight)
         self._dispatch.stored(records)
         for record in records:
-            for watcher in self._watchers:
-                watcher.episode(record)
+            self._watcher.episode(record)
 
     def is_due(self) -> bool:
         """Whether it is time to look at the run again, a few times a second."""
@@ -166,5 +157,4 @@ class Publisher:
     def show(self, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> None:
         """Tell how far the run is."""
         progress = self._dispatch.progress(time.monotonic() - self._began, steps, busy, running)
-        for watcher in self._watchers:
-            watcher.progress(progress)
+        self._watcher.progress(progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -12,7 +13,7 @@ import pytest
 from harness import tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.executors.protocol import RunFacts
+from proctor.engine.executors.protocol import RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.driver import ClusterRun, Driver
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews
 from proctor.engine.executors.ray_cluster.payload import Payload
@@ -28,10 +29,14 @@ def node(name: str, cpu: str, fingerprint: str = "f") -> NodeHandle:
     return NodeHandle(name, name, 1, MagicMock(), Future(), facts=RunFacts(identity, True, ()))
 
 
+def quiet(notes: list[str]) -> RunContext:
+    """A run to which no signal comes."""
+    return RunContext(ExitStack(), MagicMock(count=0), MagicMock(note=notes.append))
+
+
 def make_driver(directory: Path, notes: list[str], stored: dict[str, Any] | None = None) -> Driver:
     settings = build_settings(tiny_tree(directory / "run", cluster={"address": "auto"}))
-    run, quiet = RunDirectory(directory / "run"), MagicMock(count=0)
-    return Driver(settings, run, Payload(), stored, quiet, notes.append)
+    return Driver(settings, RunDirectory(directory / "run"), Payload(), stored, quiet(notes))
 
 
 class Election:
@@ -83,7 +88,7 @@ class Deserted(Driver):
         self.notes: list[str] = []
         settings = build_settings(tiny_tree(directory / "run", cluster={"address": "auto"}))
         run = RunDirectory(directory / "run")
-        super().__init__(settings, run, Payload(), stored, MagicMock(count=0), self.notes.append)
+        super().__init__(settings, run, Payload(), stored, quiet(self.notes))
         one = node("x", "a")
         self.made_up: Any = MagicMock(nodes=[one], deserted=False)
         self.pool = self.made_up

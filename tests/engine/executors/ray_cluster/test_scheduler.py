@@ -89,7 +89,7 @@ class Scene:
     def begin(self) -> None:
         watcher = Notes(self.notes)
         self.dispatch = Dispatch(Outcomes(self.plan), self.plan, max_attempts=self.attempts)
-        self.scheduler = NodeScheduler(self.dispatch, self.ledger, RunDirectory(self.directory), [watcher])
+        self.scheduler = NodeScheduler(self.dispatch, self.ledger, RunDirectory(self.directory), watcher)
 
     def end_all(self, member: NodeHandle, seconds: float = 60.0) -> None:
         results = [result(episode, seconds) for episode in member.outstanding.values()]

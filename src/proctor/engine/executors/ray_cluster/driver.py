@@ -6,8 +6,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -16,7 +15,7 @@ from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.executors.protocol import TICK, Ending, RunFacts, Workforce
+from proctor.engine.executors.protocol import TICK, Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
 from proctor.engine.executors.ray_cluster.node import NodeOrder
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
@@ -26,9 +25,7 @@ from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
-from proctor.events import Watcher
 from proctor.machine.scratch import scratch_folder
-from proctor.report.console import count
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
@@ -60,21 +57,15 @@ class RayCluster:
             learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
         )
 
-    def prepare(
-        self,
-        stack: ExitStack,
-        interrupts: Interrupts,
-        stored: Identity | None,
-        tell: Callable[[str], None],
-    ) -> Driver:
+    def prepare(self, context: RunContext, stored: Identity | None) -> Driver:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         settings = self._settings
         assert settings.cluster.address is not None
-        code = stack.enter_context(scratch_folder("proctor-"))
+        code = context.stack.enter_context(scratch_folder("proctor-"))
         sources = pack_sources(settings, code)
-        stack.enter_context(connected(settings.cluster.address, code))
+        context.stack.enter_context(connected(settings.cluster.address, code))
         payload = Payload(sources, pack_files(settings))
-        driver = Driver(settings, self._directory, payload, stored, interrupts, tell)
+        driver = Driver(settings, self._directory, payload, stored, context)
         try:
             driver.wait_for_nodes()
         except BaseException:
@@ -91,8 +82,7 @@ class Driver:
         directory: where the run lies.
         payload: what is sent to every node.
         stored: the identity of the run that is to be continued, if there is one.
-        interrupts: the stop signals.
-        tell: called with what the user should read.
+        context: what lives as long as the run.
     """
 
     def __init__(
@@ -101,11 +91,10 @@ class Driver:
         directory: RunDirectory,
         payload: Payload,
         stored: Identity | None,
-        interrupts: Interrupts,
-        tell: Callable[[str], None],
+        context: RunContext,
     ) -> None:
-        self._settings, self._directory, self._payload = settings, directory, payload
-        self._stored, self._interrupts, self._tell = stored, interrupts, tell
+        self._settings, self._directory, self._payload, self._stored = settings, directory, payload, stored
+        self._interrupts, self._tell = context.interrupts, context.watcher.note
         s = settings
         self.pool = NodePool(self._order, s.eval.batch_size, s.policy, s.eval.max_attempts, s.limits)
         self._identity: Identity | None = None
@@ -186,7 +175,7 @@ class Driver:
             node.admitted = True
             if self._run is not None:
                 self._run.begin(node)
-                self._tell(f"node {node.name} joined, with {count(node.workers, 'worker')}")
+                self._tell(f"node {node.name} joined, with {node.workers} worker{'s' * (node.workers != 1)}")
             return
         found = differences(_comparable(self._identity), _comparable(node.facts.identity))
         words = "; ".join(f"{key}: the run has {before}, the node {now}" for key, before, now in found)
@@ -256,8 +245,9 @@ class Driver:
         elif self.pool.is_barred(node):
             self._refuse(node, RunError(f"its part has died there too often: {news.lost}"))
         elif node.admitted:
-            lost = count(len(node.outstanding), "episode")
-            self._tell(f"node {node.name} is lost, with {lost} to be run elsewhere: {news.lost}")
+            lost = len(node.outstanding)
+            episodes = f"{lost} episode{'s' * (lost != 1)}"
+            self._tell(f"node {node.name} is lost, with {episodes} to be run elsewhere: {news.lost}")
         else:
             self._tell(f"node {node.name} was lost while it got ready: {news.lost}")
         if self._run is not None:
@@ -347,13 +337,7 @@ class ClusterJob:
     """What of the plan had ended already."""
     workforce: Workforce
 
-    def run(
-        self,
-        ledger: Ledger,
-        watchers: Sequence[Watcher],
-        interrupts: Interrupts,
-        rules: StopRules | None = None,
-    ) -> Ending:
+    def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Hand out until all is stored, a signal comes, or an error ends it."""
         dispatch = Dispatch(
             self.before,
@@ -362,8 +346,10 @@ class ClusterJob:
             cut_short=ledger.running(),
             rules=rules,
         )
-        scheduler = NodeScheduler(dispatch, ledger, self.directory, watchers)
-        return ClusterRun(self.driver, dispatch, scheduler, interrupts, self.settings.eval.stop_grace).run()
+        scheduler = NodeScheduler(dispatch, ledger, self.directory, context.watcher)
+        return ClusterRun(
+            self.driver, dispatch, scheduler, context.interrupts, self.settings.eval.stop_grace
+        ).run()
 
 
 class ClusterRun:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import tempfile
 import threading
+import time
 import traceback
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +19,24 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Feed
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.ray_cluster.folder import NodeFolder, node_folder
+from proctor.engine.executors.protocol import RunContext
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
-from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, Reporter
+from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, ReportBuffer
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import Interrupted, ProctorError, RunError
+from proctor.errors import Interrupted, ProctorError, RunError, UsageError
 from proctor.events import Progress, Watcher
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
+from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.videos import video_place
 from proctor.types import Episode
+
+_MOST_LOG = 1 << 16
+_DAYS = 7
+"""How long the logs of a run stay on a node."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Node:
 
     def __init__(self, order: NodeOrder) -> None:
         self._order = order
-        self._reporter = Reporter()
+        self._reporter = ReportBuffer()
         self._interrupts = Interrupts()
         self._feed = Feed(self._interrupts.wake)
         self._expected = 0
@@ -103,10 +111,11 @@ class Node:
     def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
         settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
-        machine = ThisMachine(settings, folder.run, feed=self._feed)
+        machine = ThisMachine.of(settings, folder.run, feed=self._feed)
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
-            prepared = machine.prepare(stack, self._interrupts, self._order.stored, self._note)
+            context = RunContext(stack, self._interrupts, NodeWatcher(self._reporter))
+            prepared = machine.prepare(context, self._order.stored)
         except Interrupted:
             return NodeExit()
         except ProctorError as error:
@@ -117,20 +126,15 @@ class Node:
         if self._interrupts.count:
             prepared.abandon()
             return NodeExit()
-        job = prepared.staff_for(Outcomes(plan), plan[: self._expected])
-        ledger = NodeLedger(self._reporter, folder.run)
-        ending = job.run(ledger, [NodeWatcher(self._reporter)], self._interrupts)
+        job = prepared.staff(Outcomes(plan), plan[: self._expected])
+        ending = job.run(context, NodeLedger(self._reporter, folder.run))
         return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
-
-    def _note(self, message: str) -> None:
-        with self._reporter.urgently() as report:
-            report.notes.append(message)
 
 
 class NodeLedger(Ledger):
     """The ledger of a node: it keeps nothing and sends everything."""
 
-    def __init__(self, reporter: Reporter, run: RunDirectory) -> None:
+    def __init__(self, reporter: ReportBuffer, run: RunDirectory) -> None:
         self._reporter, self._run = reporter, run
 
     def running(self) -> list[RunningEpisode]:
@@ -171,7 +175,7 @@ class NodeLedger(Ledger):
 class NodeWatcher(Watcher):
     """Sends what a display would show."""
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: ReportBuffer) -> None:
         self._reporter = reporter
 
     def begun(self, episode: Episode) -> None:
@@ -187,3 +191,58 @@ class NodeWatcher(Watcher):
         """Send the note."""
         with self._reporter.urgently() as report:
             report.notes.append(message)
+
+
+class NodeFolder:
+    """The layout of the folder; it is a run directory without a store, and with `files`."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = RunDirectory(path)
+        self.files = path / "files"
+
+    def clear(self) -> None:
+        """Remove all but logs that say something."""
+        path = self.run.path
+        shutil.rmtree(self.files, ignore_errors=True)
+        for kept in ("videos", "recording"):  # what is there was sent, or belongs to no episode that ended
+            shutil.rmtree(path / kept, ignore_errors=True)
+        self.run.remove_leftovers()
+        if not list(self.run.logs.glob("*")):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def log_ends(self) -> dict[str, bytes]:
+        """Return the end of every log that says something, by its name."""
+        logs = [log for log in self.run.logs.glob("*.log") if log.stat().st_size]
+        return {log.name: log.read_bytes()[-_MOST_LOG:] for log in logs}
+
+
+@contextmanager
+def node_folder(name: str) -> Iterator[NodeFolder]:
+    """Have a folder of this name, held by this process; cleared at the end, with those of processes that died."""
+    home = Path(tempfile.gettempdir()) / f"proctor-nodes-{os.getuid()}"
+    home.mkdir(mode=0o700, exist_ok=True)
+    with ExitStack() as stack:
+        # One at a time: a folder that is made but not yet held looks like a dead process's.
+        with (home / "door").open("w") as door:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            for other in home.iterdir():
+                _clear_if_dead(other)
+            path = home / name
+            path.mkdir()
+            stack.enter_context(RunLock(path))
+        folder = NodeFolder(path)
+        try:
+            yield folder
+        finally:
+            folder.clear()
+
+
+def _clear_if_dead(path: Path) -> None:
+    try:
+        old = time.time() - path.stat().st_mtime > _DAYS * 86400
+        with RunLock(path):
+            NodeFolder(path).clear()
+            if old:
+                shutil.rmtree(path)
+    except (UsageError, OSError):
+        pass  # somebody's, no folder, or no locks here

@@ -48,7 +48,7 @@ class NodeReport:
     exit: NodeExit | None = None
 
 
-class Reporter:
+class ReportBuffer:
     """Takes news from the node's engine, in its thread, and gives them to whoever collects, in another."""
 
     def __init__(self) -> None:

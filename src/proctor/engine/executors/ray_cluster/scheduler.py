@@ -33,14 +33,12 @@ class NodeScheduler:
         dispatch: the state of the run.
         ledger: where results go.
         directory: where videos and recordings go.
-        watchers: who is told of progress.
+        watcher: who is told of progress.
     """
 
-    def __init__(
-        self, dispatch: Dispatch, ledger: Ledger, directory: RunDirectory, watchers: Sequence[Watcher]
-    ) -> None:
+    def __init__(self, dispatch: Dispatch, ledger: Ledger, directory: RunDirectory, watcher: Watcher) -> None:
         self._dispatch, self._directory = dispatch, directory
-        self._publisher = Publisher(dispatch, ledger, watchers)
+        self._publisher = Publisher(dispatch, ledger, watcher)
         self._running: dict[EpisodeKey, int] = {}
         self._steps_of_the_gone = 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.engine.executors.ray_cluster.folder import node_folder
+from proctor.engine.executors.ray_cluster.node import node_folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """What a shard's process runs: `proctor eval`, and the kernel ends it with its launcher, however that ends.
 
-python -m proctor.parallel LAUNCHER FLAGS..., where LAUNCHER is the launcher's process id.
+python -m proctor.cli.shard LAUNCHER FLAGS..., where LAUNCHER is the launcher's process id.
 """
 
 from __future__ import annotations
