@@ -19,7 +19,7 @@ from proctor.comparison.result import (
     Kind,
     Verdict,
 )
-from proctor.errors import UsageError
+from proctor.errors import UsageError, for_python
 from proctor.installation import missing_package
 from proctor.stats.intervals import ALPHA, success_rate
 from proctor.stats.macro import clustered_difference
@@ -38,6 +38,7 @@ _CHOOSES_TASKS = ("task_ids",)
 _MOST_TASKS = 3
 
 
+@for_python({"tasks": "tasks", "alpha": "alpha"})
 def compare(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],

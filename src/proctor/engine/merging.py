@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.config.files import CONFIG_FILE, read_run_settings
+from proctor.config.yaml_files import CONFIG_FILE, read_run_settings
 from proctor.engine.stopping import StopRules
 from proctor.errors import UsageError
 from proctor.eval_info import write_eval_info

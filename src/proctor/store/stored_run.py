@@ -18,7 +18,7 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.config.files import CONFIG_FILE, read_run_settings, shard_in
+from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.plan import Plan, make_plan, shard_of

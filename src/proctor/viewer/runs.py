@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proctor.config.files import CONFIG_FILE
+from proctor.config.yaml_files import CONFIG_FILE
 from proctor.errors import ProctorError
 from proctor.files import clip
 from proctor.report.console import duration, interval, moment, percent

@@ -20,7 +20,7 @@ from proctor.config.settings import (
     WandbSettings,
 )
 from proctor.config.wire import flat, to_plain
-from proctor.config.yaml_text import dump_yaml
+from proctor.config.yaml_files import dump_yaml
 from proctor.policies.python import LIVE
 from proctor.store.stored_run import StoredRun
 
