@@ -16,7 +16,7 @@ from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings
 from proctor.config.settings import Settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.process import be_steady
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
@@ -30,12 +30,11 @@ from proctor.errors import (
 )
 from proctor.events import Watcher
 from proctor.report.console import PatientConsole, count
-from proctor.report.ending import write_run_report
-from proctor.report.live import make_display
-from proctor.report.stream import Stream
-from proctor.report.summary import print_summary
+from proctor.report.display import JsonDisplay, make_display
+from proctor.report.summary import print_summary, write_run_report
+from proctor.results import Evaluation
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 _MOST_NAMED = 3
 """Folders of logs in one message."""
@@ -89,7 +88,7 @@ def carry_out(
         resume = resume_command(evaluation.directory)
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
-    logs = [evaluation.run.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
+    logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
         return _conclude(evaluation, console, display, resume, logs)
 
@@ -115,7 +114,7 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
         # Errors are among them: going on tries them again.
         left = len(evaluation.plan) - evaluation.results.ended.finished
         return f"with {count(left, 'episode')} to go. To go on: {resume}"
-    if evaluation.run.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
+    if evaluation.run.directory.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
         return f"before its next episode. To go on: {resume}"
     return "before the first episode; nothing was stored"
 
@@ -125,7 +124,7 @@ def _conclude(
 ) -> int:
     """Tell what a run came to, and with which command it goes on; returns the exit status."""
     report = write_run_report(evaluation)
-    if isinstance(display, Stream):
+    if isinstance(display, JsonDisplay):
         if report.problem is not None:
             display.note(report.problem)
         status = _complain(evaluation, resume, logs)
