@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from harness import SUPPORT, digests, flags, run_cli
-from proctor.benchmarks.facts import Facts, learn
+from proctor.benchmarks.facts import BenchmarkFacts, learn
 from proctor.benchmarks.gym.benchmark import Gym, GymSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings, settings_from_flags
@@ -51,7 +51,7 @@ def run(output_dir: Path, task: str, policy: str = "random", workers: int = 1, *
     return evaluation
 
 
-def facts(task: str, **settings: Any) -> Facts:
+def facts(task: str, **settings: Any) -> BenchmarkFacts:
     package = {"package": "gym_rooms"} if "rooms/" in task else {}
     return learn(benchmark_path("gym"), GymSettings(**{"type": "gym", "task": task, **package, **settings}))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from proctor.benchmarks.facts import Facts
+from proctor.benchmarks.facts import BenchmarkFacts
 from proctor.config.settings import EnvSettings
 from proctor.conformance.drawing import check_drawing
 from proctor.conformance.drawings import DrawingCounter
@@ -23,7 +23,7 @@ from proctor.types import BenchmarkSpec, Feature, Task
 def subject(drawn: bool = True) -> Subject:
     spec = BenchmarkSpec("x", {"observation.image": Feature((4, 4, 3), "uint8", drawn)}, action_size=1)
     tasks = (Task("a", 0, "a", "do a", 10),)
-    return Subject("x:X", EnvSettings(), Facts(spec, tasks, {}, {}), tasks, False, None, None, Extent())
+    return Subject("x:X", EnvSettings(), BenchmarkFacts(spec, tasks, {}, {}), tasks, False, None, None, Extent())
 
 
 def seen(trace: Trace, draws_on_look: bool = True) -> Seen:

@@ -18,7 +18,7 @@ from fuzz.surface import HARD_LIMIT, STATUSES, Trial
 from proctor.cli import main as cli
 from proctor.cli.streams import _HANDLER, PatientStream, _spelled
 from proctor.errors import UsageError
-from proctor.serve.server import PolicyServer
+from proctor.serve.server import WebsocketServer
 
 _EVERY = 100
 """One of so many inputs runs in a process of its own."""
@@ -106,7 +106,7 @@ def short_lives() -> Iterator[None]:
         known = host in (None, "", "localhost", b"localhost")
         return look_up(host, port, family, type, proto, flags if known else flags | socket.AI_NUMERICHOST)
 
-    async def open_and_end(self: PolicyServer, announce: Callable[[str], None]) -> int:
+    async def open_and_end(self: WebsocketServer, announce: Callable[[str], None]) -> int:
         server = await self._listen()
         announce("ws://fuzz")
         server.close()
@@ -123,7 +123,7 @@ def short_lives() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", numbers_only)
-        patch.setattr(PolicyServer, "_run", open_and_end)
+        patch.setattr(WebsocketServer, "_run", open_and_end)
         patch.setattr(uvicorn.Server, "serve", end)
         patch.setattr(doctor, "examine", list)
         patch.setattr(connection, "connected", no_cluster)

@@ -32,7 +32,7 @@ from proctor.policies.remote.handshake import EPISODE, SEED, STEP, TASK, WINDOW,
 from proctor.policies.remote.messages import MalformedMessage, pack, unpack
 from proctor.policies.remote.policy import RemotePolicy, RemotePolicySettings
 from proctor.serve.batcher import Batcher
-from proctor.serve.server import Endpoint, PolicyServer
+from proctor.serve.server import Endpoint, WebsocketServer
 from proctor.serve.session import ClientSession, PolicyNeeds, Refusal
 from proctor.types import Episode, Task
 from servers import answering
@@ -180,7 +180,7 @@ class Server:
     def __init__(self, policy: Still) -> None:
         self.policy = policy
         self.needs = PolicyNeeds.of(policy.spec, _SPEC, [_TASK])
-        self._server = PolicyServer(
+        self._server = WebsocketServer(
             Batcher(policy, 2, 16),
             self.needs,
             metadata_of(policy.spec, "fuzz", {}),

@@ -13,7 +13,7 @@ from proctor.recording import clips
 from proctor.recording import dataset as layout
 from proctor.recording.assembly import assemble, recover
 from proctor.recording.recorder import EpisodeRecorder
-from proctor.recording.sources import Source
+from proctor.recording.sources import RecordingSource
 from proctor.store.schema import EpisodeRecord
 from proctor.types import BenchmarkSpec, Episode, Feature, Outcome, Task
 from recordings import content, frames
@@ -71,7 +71,7 @@ def result(episode: Episode, steps: int, digest: str | None = None) -> EpisodeRe
 def test_all_shapes_come_back(tmp_path: Path) -> None:
     plan = [record(tmp_path, 0, 5), record(tmp_path, 1, 8)]
     assert assemble(tmp_path, [result(plan[0], 5), result(plan[1], 8)]) == 2
-    found = Source(tmp_path).find(plan[1].key, ("8", None))
+    found = RecordingSource(tmp_path).find(plan[1].key, ("8", None))
     assert found is not None
     np.testing.assert_array_equal(
         found.rows["robot.pose"], np.asarray([[(s + 1) / 7] for s in range(8)], np.float32)

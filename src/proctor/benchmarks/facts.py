@@ -31,7 +31,7 @@ _SECONDS = 300
 
 
 @dataclass(frozen=True)
-class Facts:
+class BenchmarkFacts:
     """What a run has to know beforehand; `versions` are those of what can change a trajectory.
 
     `identity` is what a worker can find out for itself, and must, before it builds a simulator. All others are the
@@ -50,7 +50,7 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
-def learn(path: str, settings: EnvSettings) -> Facts:
+def learn(path: str, settings: EnvSettings) -> BenchmarkFacts:
     """Return the facts of the benchmark at `path` under these settings.
 
     Raises:
@@ -75,7 +75,7 @@ def learn(path: str, settings: EnvSettings) -> Facts:
     return facts
 
 
-def facts_of(benchmark: Benchmark, path: str) -> Facts:
+def facts_of(benchmark: Benchmark, path: str) -> BenchmarkFacts:
     """Return the facts of a benchmark whose packages are this interpreter's; `path` is where its class is."""
     if benchmark.opens_to_tell:
         benchmark.check_installed()
@@ -83,7 +83,7 @@ def facts_of(benchmark: Benchmark, path: str) -> Facts:
     benchmark.check_installed()
     distributions = sorted({"numpy", *benchmark.distributions()})
     identity = benchmark_identity(path, benchmark.settings, distributions, sorted(benchmark.modules()))
-    return Facts(
+    return BenchmarkFacts(
         spec,
         tasks,
         {**interpreter_versions(), **identity["versions"], **benchmark.fingerprints()},
@@ -107,8 +107,8 @@ def _fetch(path: str, settings: EnvSettings, benchmark: Benchmark) -> None:
     benchmark.fetch()
 
 
-def _ask(path: str, settings: EnvSettings, drawing: Mapping[str, str] = NO_GL) -> Facts:
-    facts: Facts = from_plain(Facts, _answer(path, settings, drawing=drawing))
+def _ask(path: str, settings: EnvSettings, drawing: Mapping[str, str] = NO_GL) -> BenchmarkFacts:
+    facts: BenchmarkFacts = from_plain(BenchmarkFacts, _answer(path, settings, drawing=drawing))
     return facts
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from rich.text import Text
 
-from proctor.benchmarks.facts import Facts, asking, learn, make_benchmark
+from proctor.benchmarks.facts import BenchmarkFacts, asking, learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
@@ -28,7 +28,7 @@ from proctor.policies.protocol import Policy, PolicySpec
 from proctor.policies.remote.handshake import metadata_of
 from proctor.report.console import PatientConsole
 from proctor.serve.batcher import Batcher
-from proctor.serve.server import Endpoint, PolicyServer
+from proctor.serve.server import Endpoint, WebsocketServer
 from proctor.serve.session import PolicyNeeds
 from proctor.store.identity import policy_code, policy_identity
 from proctor.types import BenchmarkSpec, Task
@@ -86,7 +86,7 @@ def serve_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "the policy names environment processors, which run beside a simulator: serve it without."
         )
-    server = PolicyServer(
+    server = WebsocketServer(
         Batcher(policy, spec.action_size, own.queue),
         PolicyNeeds.of(policy.spec, spec, tasks),
         metadata_of(policy.spec, spec.name, _identity(code, policy.spec)),
@@ -123,8 +123,8 @@ def _origins(text: str) -> tuple[str, ...]:
     return origins
 
 
-def _tasks(source: Facts | Benchmark) -> Sequence[Task]:
-    return source.tasks if isinstance(source, Facts) else source.tasks()
+def _tasks(source: BenchmarkFacts | Benchmark) -> Sequence[Task]:
+    return source.tasks if isinstance(source, BenchmarkFacts) else source.tasks()
 
 
 def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.benchmarks.facts import Facts, facts_of
+from proctor.benchmarks.facts import BenchmarkFacts, facts_of
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
 from proctor.config.wire import to_plain
@@ -73,7 +73,7 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
     )
 
 
-def _unsteady(benchmark: Benchmark, facts: Facts) -> str:
+def _unsteady(benchmark: Benchmark, facts: BenchmarkFacts) -> str:
     if tuple(benchmark.tasks()) != facts.tasks:
         return "tasks() returns other tasks, or another order, when it is called again"
     if benchmark.spec != facts.spec:

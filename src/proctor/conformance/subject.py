@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from proctor.benchmarks.facts import Facts, learn, make_benchmark
+from proctor.benchmarks.facts import BenchmarkFacts, learn, make_benchmark
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
@@ -24,7 +24,7 @@ class Subject:
 
     path: str
     settings: EnvSettings
-    facts: Facts
+    facts: BenchmarkFacts
     tasks: Sequence[Task]
     uses_gl: bool
     policy: str | None
@@ -114,7 +114,7 @@ def choose_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> Sequence[Task]
     return list(turns)[:MOST_TASKS]
 
 
-def _policy(settings: PolicySettings | None, facts: Facts) -> str | None:
+def _policy(settings: PolicySettings | None, facts: BenchmarkFacts) -> str | None:
     """Return the policy that is to reach success; without a choice the scripted expert, where there is one."""
     if settings is not None:
         if settings.python:

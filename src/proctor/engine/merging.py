@@ -15,7 +15,7 @@ from proctor.errors import UsageError
 from proctor.installation import install_command
 from proctor.plan import make_plan
 from proctor.recording.assembly import assemble, can_record, recover
-from proctor.recording.sources import Source
+from proctor.recording.sources import RecordingSource
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
@@ -56,7 +56,7 @@ def merge_runs(
     if target.holds_a_run() and target.path not in runs:
         runs.append(target.path)
     sources = check_runs(runs, target.path)
-    recorded = not all(Source(run).is_empty for run in runs)
+    recorded = not all(RecordingSource(run).is_empty for run in runs)
     if recorded and not can_record():
         raise UsageError(
             "these runs hold recorded episodes, and merging those needs av and pyarrow. "

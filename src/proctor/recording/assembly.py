@@ -13,7 +13,7 @@ from proctor.errors import StoreError, UsageError
 from proctor.installation import install_command
 from proctor.machine.programs import ask_program
 from proctor.recording.dataset import DatasetWriter
-from proctor.recording.sources import DATASET, PIECES, RecordedEpisode, Source
+from proctor.recording.sources import DATASET, PIECES, RecordedEpisode, RecordingSource
 from proctor.store.schema import EpisodeRecord
 
 _AV = 14
@@ -52,7 +52,7 @@ def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path]
         StoreError: the disk is full, or the episodes do not fit together.
     """
     recover(run)
-    sources = [Source(place) for place in dict.fromkeys((run, *others))]
+    sources = [RecordingSource(place) for place in dict.fromkeys((run, *others))]
     if all(source.is_empty for source in sources):
         return 0
     new = run / _NEW
@@ -82,7 +82,7 @@ def recover(run: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _recorded(sources: Sequence[Source], records: Iterable[EpisodeRecord]) -> Iterator[RecordedEpisode]:
+def _recorded(sources: Sequence[RecordingSource], records: Iterable[EpisodeRecord]) -> Iterator[RecordedEpisode]:
     for record in records:
         if record.status == "finished":
             found = (source.find(record.key, record.digests) for source in sources)

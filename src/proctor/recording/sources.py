@@ -46,7 +46,7 @@ class RecordedEpisode:
         return len(self.rows["action"])
 
 
-class Source:
+class RecordingSource:
     """The recorded episodes of one run directory."""
 
     def __init__(self, run: Path) -> None:

@@ -43,7 +43,7 @@ class Endpoint:
     protocol: DialectName = "openpi"
 
 
-class PolicyServer:
+class WebsocketServer:
     """Serves a batcher's policy until a signal comes."""
 
     def __init__(self, batcher: Batcher, needs: PolicyNeeds, metadata: Metadata, endpoint: Endpoint) -> None:

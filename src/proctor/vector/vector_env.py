@@ -29,7 +29,7 @@ AUTORESET = AutoresetMode.NEXT_STEP
 """Gymnasium's own, and LeRobot's for Meta-World and LIBERO: an episode's last observation and frame are seen."""
 
 
-class Lazy:
+class LazyVectorEnv:
     """Base of both kinds: nothing is built before the first reset, and nothing is left after a close."""
 
     factories: Sequence[EnvFactory]
@@ -71,7 +71,7 @@ class Lazy:
         return f"{type(self).__name__}({self.factories[0].task['name']}, num_envs={self.num_envs})"
 
 
-class SyncSimulators(Lazy, SyncVectorEnv):  # type: ignore[misc]
+class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
     """Environments in this process, stepped one after the other."""
 
     def __init__(self, factories: Sequence[EnvFactory]) -> None:
@@ -125,7 +125,7 @@ def _needs_workers(name: str) -> Any:
     return method
 
 
-class AsyncSimulators(Lazy, AsyncVectorEnv):  # type: ignore[misc]
+class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
     """Environments in processes of their own, started by Python's fork server at the first reset."""
 
     parent_pipes: list[Any]

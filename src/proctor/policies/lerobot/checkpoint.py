@@ -19,7 +19,14 @@ from typing import Any
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
 from proctor.installation import install_command
-from proctor.policies.lerobot.guard import Guard, check_adapter, check_steps, otherwise, read_document, read_steps
+from proctor.policies.lerobot.guard import (
+    CheckpointGuard,
+    check_adapter,
+    check_steps,
+    otherwise,
+    read_document,
+    read_steps,
+)
 
 OLDEST_LEROBOT = (0, 5)
 _CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
@@ -34,7 +41,7 @@ class Checkpoint:
     name: str
     directory: Path
     config: Any
-    guard: Guard
+    guard: CheckpointGuard
     declared_device: str | None = None
     """The device in its own config, before LeRobot took another because that one is not here."""
     own_renames: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +100,7 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
         hint = f" Use --policy.path={path}/{inner.name}" if (inner / _CONFIG).is_file() else ""
         raise UsageError(f"--policy.path={path} is no LeRobot checkpoint: it has no {_CONFIG}.{hint}")
     _register_policies()
-    guard = Guard(trusted)
+    guard = CheckpointGuard(trusted)
     with guard.watch(directory):
         if not trusted:
             check_steps(directory)

@@ -42,7 +42,7 @@ _HARMLESS = {
 }
 
 
-class Guard:
+class CheckpointGuard:
     """Watches one checkpoint being loaded.
 
     Args:
@@ -138,7 +138,7 @@ class Guard:
         raise UsageError(message)
 
 
-_WATCHING: list[Guard] = []
+_WATCHING: list[CheckpointGuard] = []
 _installed = False
 
 
