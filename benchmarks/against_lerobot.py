@@ -57,7 +57,7 @@ sys.meta_path.insert(0, _Counted())
 """
 
 
-class Measured(NamedTuple):
+class Measurements(NamedTuple):
     wall: float
     eval_s: float
     cpu: float
@@ -91,7 +91,7 @@ def save_checkpoint(directory: Path) -> None:
         part.save_pretrained(directory)
 
 
-def measure(command: list[str], output_dir: Path, scratch: Path) -> Measured:
+def measure(command: list[str], output_dir: Path, scratch: Path) -> Measurements:
     drawings = scratch / "drawings"
     drawings.unlink(missing_ok=True)
     drawings.touch()
@@ -109,7 +109,7 @@ def measure(command: list[str], output_dir: Path, scratch: Path) -> Measured:
     cpu, memory = watched.stop()
     info = json.loads((output_dir / "eval_info.json").read_text())
     metrics = [task["metrics"] for task in info["per_task"]]
-    return Measured(
+    return Measurements(
         wall=wall,
         eval_s=info["overall"]["eval_s"],
         cpu=cpu,
@@ -147,14 +147,14 @@ class _Watched:
         return sum(self._cpu.values()), self._peak / 2**30
 
 
-def run_lerobot(checkpoint: Path, steps: int, batch: int, episodes: int, scratch: Path) -> Measured:
+def run_lerobot(checkpoint: Path, steps: int, batch: int, episodes: int, scratch: Path) -> Measurements:
     output_dir = Path(tempfile.mkdtemp(dir=scratch)) / "run"
     command = [sys.executable, "-m", "lerobot.scripts.lerobot_eval", f"--eval.batch_size={batch}"]
     command += ["--eval.use_async_envs=true", *_common(checkpoint, steps, episodes, output_dir)]
     return measure(command, output_dir, scratch)
 
 
-def run_proctor(checkpoint: Path, steps: int, scratch: Path, episodes: int = EPISODES) -> Measured:
+def run_proctor(checkpoint: Path, steps: int, scratch: Path, episodes: int = EPISODES) -> Measurements:
     output_dir = Path(tempfile.mkdtemp(dir=scratch)) / "run"
     command = [sys.executable, "-m", "proctor", "eval", "--display=none"]
     return measure([*command, *_common(checkpoint, steps, episodes, output_dir)], output_dir, scratch)
@@ -173,11 +173,11 @@ def _common(checkpoint: Path, steps: int, episodes: int, output_dir: Path) -> li
     ]
 
 
-def steps_per_second(one: Measured) -> float:
+def steps_per_second(one: Measurements) -> float:
     return len(one.successes) * STEPS / one.eval_s
 
 
-def show(name: str, one: Measured) -> None:
+def show(name: str, one: Measurements) -> None:
     rate = steps_per_second(one)
     print(
         f"  {name:<9} {one.wall:7.1f} s in all, episodes {one.eval_s:7.1f} s, {rate:6.1f} steps/s, "

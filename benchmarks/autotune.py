@@ -23,7 +23,7 @@ from proctor.config.registry import POLICIES
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.events import Progress, Watcher
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import print_advice
 from proctor.tuning.advice import Advice, make_advice
@@ -96,9 +96,9 @@ def advise(args: argparse.Namespace) -> tuple[Advice, float]:
 def others(advice: Advice, cores: int) -> list[Setting]:
     """Return settings that a user might have guessed."""
     rows = advice.best.choice.rows
-    default = advice.measured.brain.spec.batch
+    default = advice.measured.policy.spec.batch
     place = advice.best.choice.placement
-    if advice.measured.brain.spec.on_gpu:
+    if advice.measured.policy.spec.on_gpu:
         return [
             (cores, default, place),
             (cores // 2, default, place),

@@ -31,7 +31,7 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import NoPicturesError
 from proctor.events import Progress, Watcher
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.policies.baselines import ExpertPolicy
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode

@@ -30,7 +30,7 @@ from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.events import Progress, Watcher
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.types import NO_LOOK, Episode
 
 TASKS = "reach-v3,push-v3"

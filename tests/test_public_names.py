@@ -40,28 +40,47 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "AtLeast",
         "AtMost",
         "Benchmark",
+        "BenchmarkError",
         "BenchmarkSpec",
+        "ChangedError",
         "CheckResult",
         "Comparison",
+        "DamagedError",
+        "DevicePolicySettings",
         "EnvProcessor",
         "EnvSettings",
         "Episode",
         "EpisodeRecord",
         "EvalResult",
         "Feature",
+        "IdentityError",
         "Look",
+        "Memory",
         "MoreThan",
+        "NoPicturesError",
         "Observation",
         "Outcome",
         "Policy",
+        "PolicyError",
+        "PolicyHostError",
+        "PolicyLostError",
         "PolicySettings",
         "PolicySpec",
         "ProctorError",
         "Rate",
+        "RunError",
+        "RunGoneError",
+        "RunLockedError",
+        "RunOutcome",
         "Simulator",
+        "SimulatorError",
+        "StoreError",
         "Task",
+        "TrackedRun",
         "Tracker",
         "UsageError",
+        "UserCodeError",
+        "Window",
         "__version__",
         "check_benchmark",
         "compare",
@@ -74,7 +93,16 @@ def test_the_public_names_are_these_and_no_others() -> None:
 @pytest.mark.parametrize("name", proctor.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     found = getattr(proctor, name)
-    assert getattr(found, "__name__", name) in (name, "dict", "frozenset")  # two are aliases
+    aliases = ("dict", "tuple", "frozenset", "Any", "Ge", "Le", "Gt")
+    assert getattr(found, "__name__", name) in (name, *aliases)
+
+
+def test_every_error_that_a_caller_can_meet_is_public() -> None:
+    kinds = [proctor.ProctorError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    ours = {kind.__name__ for kind in kinds if kind.__module__ in ("proctor.errors", "proctor.blame")}
+    assert ours <= set(proctor.__all__)
 
 
 def test_a_star_import_gives_the_public_names() -> None:

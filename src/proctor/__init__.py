@@ -21,28 +21,47 @@ __all__ = [
     "AtLeast",
     "AtMost",
     "Benchmark",
+    "BenchmarkError",
     "BenchmarkSpec",
+    "ChangedError",
     "CheckResult",
     "Comparison",
+    "DamagedError",
+    "DevicePolicySettings",
     "EnvProcessor",
     "EnvSettings",
     "Episode",
     "EpisodeRecord",
     "EvalResult",
     "Feature",
+    "IdentityError",
     "Look",
+    "Memory",
     "MoreThan",
+    "NoPicturesError",
     "Observation",
     "Outcome",
     "Policy",
+    "PolicyError",
+    "PolicyHostError",
+    "PolicyLostError",
     "PolicySettings",
     "PolicySpec",
     "ProctorError",
     "Rate",
+    "RunError",
+    "RunGoneError",
+    "RunLockedError",
+    "RunOutcome",
     "Simulator",
+    "SimulatorError",
+    "StoreError",
     "Task",
+    "TrackedRun",
     "Tracker",
     "UsageError",
+    "UserCodeError",
+    "Window",
     "__version__",
     "check_benchmark",
     "compare",
@@ -51,77 +70,76 @@ __all__ = [
     "make_env_config",
 ]
 
-_HOME = {
-    "Actions": "proctor.policies.protocol",
-    "AtLeast": "proctor.config.settings",
-    "AtMost": "proctor.config.settings",
-    "Benchmark": "proctor.benchmarks.protocol",
-    "BenchmarkSpec": "proctor.types",
-    "CheckResult": "proctor.conformance.results",
-    "EXECUTION": "proctor.config.settings",
-    "Comparison": "proctor.comparison.result",
-    "EnvProcessor": "proctor.benchmarks.processors",
-    "EnvSettings": "proctor.config.settings",
-    "Episode": "proctor.types",
-    "EpisodeRecord": "proctor.store.schema",
-    "EvalResult": "proctor.api",
-    "Feature": "proctor.types",
-    "Look": "proctor.types",
-    "MoreThan": "proctor.config.settings",
-    "Observation": "proctor.types",
-    "Outcome": "proctor.types",
-    "Policy": "proctor.policies.protocol",
-    "PolicySettings": "proctor.config.settings",
-    "PolicySpec": "proctor.policies.protocol",
-    "ProctorError": "proctor.errors",
-    "Rate": "proctor.stats.intervals",
-    "Simulator": "proctor.benchmarks.protocol",
-    "Task": "proctor.types",
-    "Tracker": "proctor.trackers.protocol",
-    "UsageError": "proctor.errors",
-    "check_benchmark": "proctor.conformance.check",
-    "compare": "proctor.comparison.compare",
-    "evaluate": "proctor.api",
-    "make_env": "proctor.vector.make",
-    "make_env_config": "proctor.config.load",
-}
-
 if TYPE_CHECKING:
-    from proctor.api import EvalResult as EvalResult
-    from proctor.api import evaluate as evaluate
-    from proctor.benchmarks.processors import EnvProcessor as EnvProcessor
-    from proctor.benchmarks.protocol import Benchmark as Benchmark
-    from proctor.benchmarks.protocol import Simulator as Simulator
-    from proctor.comparison.compare import compare as compare
-    from proctor.comparison.result import Comparison as Comparison
-    from proctor.config.load import make_env_config as make_env_config
-    from proctor.config.settings import EXECUTION as EXECUTION
-    from proctor.config.settings import AtLeast as AtLeast
-    from proctor.config.settings import AtMost as AtMost
-    from proctor.config.settings import EnvSettings as EnvSettings
-    from proctor.config.settings import MoreThan as MoreThan
-    from proctor.config.settings import PolicySettings as PolicySettings
-    from proctor.conformance.check import check_benchmark as check_benchmark
-    from proctor.conformance.results import CheckResult as CheckResult
-    from proctor.errors import ProctorError as ProctorError
-    from proctor.errors import UsageError as UsageError
-    from proctor.policies.protocol import Actions as Actions
-    from proctor.policies.protocol import Policy as Policy
-    from proctor.policies.protocol import PolicySpec as PolicySpec
-    from proctor.stats.intervals import Rate as Rate
-    from proctor.store.schema import EpisodeRecord as EpisodeRecord
-    from proctor.trackers.protocol import Tracker as Tracker
-    from proctor.types import BenchmarkSpec as BenchmarkSpec
-    from proctor.types import Episode as Episode
-    from proctor.types import Feature as Feature
-    from proctor.types import Look as Look
-    from proctor.types import Observation as Observation
-    from proctor.types import Outcome as Outcome
-    from proctor.types import Task as Task
-    from proctor.vector.make import make_env as make_env
+    from proctor.api import EvalResult, evaluate
+    from proctor.benchmarks.processors import EnvProcessor
+    from proctor.benchmarks.protocol import Benchmark, Simulator
+    from proctor.blame import UserCodeError
+    from proctor.comparison.compare import compare
+    from proctor.comparison.result import Comparison
+    from proctor.config.load import make_env_config
+    from proctor.config.settings import (
+        EXECUTION,
+        AtLeast,
+        AtMost,
+        DevicePolicySettings,
+        EnvSettings,
+        MoreThan,
+        PolicySettings,
+    )
+    from proctor.conformance.results import CheckResult
+    from proctor.conformance.suite import check_benchmark
+    from proctor.errors import (
+        BenchmarkError,
+        ChangedError,
+        DamagedError,
+        IdentityError,
+        NoPicturesError,
+        PolicyError,
+        PolicyHostError,
+        PolicyLostError,
+        ProctorError,
+        RunError,
+        RunGoneError,
+        RunLockedError,
+        SimulatorError,
+        StoreError,
+        UsageError,
+    )
+    from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+    from proctor.stats.intervals import Rate
+    from proctor.store.schema import EpisodeRecord
+    from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
+    from proctor.types import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
+    from proctor.vector.make import make_env
+
+_HOMES = {
+    "proctor.api": "EvalResult evaluate",
+    "proctor.benchmarks.processors": "EnvProcessor",
+    "proctor.benchmarks.protocol": "Benchmark Simulator",
+    "proctor.blame": "UserCodeError",
+    "proctor.comparison.compare": "compare",
+    "proctor.comparison.result": "Comparison",
+    "proctor.config.load": "make_env_config",
+    "proctor.config.settings": "EXECUTION AtLeast AtMost DevicePolicySettings EnvSettings MoreThan PolicySettings",
+    "proctor.conformance.results": "CheckResult",
+    "proctor.conformance.suite": "check_benchmark",
+    "proctor.errors": """
+        BenchmarkError ChangedError DamagedError IdentityError NoPicturesError
+        PolicyError PolicyHostError PolicyLostError ProctorError RunError
+        RunGoneError RunLockedError SimulatorError StoreError UsageError
+    """,
+    "proctor.policies.protocol": "Actions Memory Policy PolicySpec Window",
+    "proctor.stats.intervals": "Rate",
+    "proctor.store.schema": "EpisodeRecord",
+    "proctor.trackers.protocol": "RunOutcome TrackedRun Tracker",
+    "proctor.types": "BenchmarkSpec Episode Feature Look Observation Outcome Task",
+    "proctor.vector.make": "make_env",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'proctor' has no attribute '{name}'")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.config.load import build_settings
+from proctor.config.load import build_settings, known_fields
+from proctor.config.settings import Settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import UsageError, for_python
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -88,6 +87,21 @@ class EvalResult:
         return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"
 
 
+_ARGUMENTS = {
+    "seed": "seed",
+    "display": "display",
+    "output_dir": "output_dir",
+    "eval.n_episodes": "n_episodes",
+    "eval.batch_size": "workers",
+    "env.type": "benchmark",
+    "env.task": "task",
+    "policy.path": "policy",
+    "policy.type": "policy",
+}
+"""Settings that `evaluate` has an argument for."""
+
+
+@for_python({name: name for name in known_fields(Settings)} | _ARGUMENTS)
 def evaluate(
     policy: Any,
     *,
@@ -143,8 +157,7 @@ def evaluate(
         name = getattr(policy, "__name__", type(policy).__name__)
         # Known by its class; what it holds is told by its fingerprint, if it has one.
         tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
-    with _errors_without_flags():
-        evaluation = _evaluate(tree, live)
+    evaluation = _evaluate(tree, live)
     if evaluation.stopped_by is signal.SIGINT:
         raise KeyboardInterrupt
     if evaluation.stopped_by is not None:
@@ -166,44 +179,14 @@ def _evaluate(tree: dict[str, Any], live: Policy | None) -> Evaluation:
     return evaluation
 
 
-_ARGUMENTS = {
-    ("seed",): "seed",
-    ("display",): "display",
-    ("output_dir",): "output_dir",
-    ("eval", "n_episodes"): "n_episodes",
-    ("eval", "batch_size"): "workers",
-    ("env", "type"): "benchmark",
-    ("env", "task"): "task",
-    ("policy", "path"): "policy",
-    ("policy", "type"): "policy",
-}
-"""Settings that `evaluate` has an argument for."""
-
-
-_FLAG = re.compile(r"--(\w+\.\w+|seed|output_dir)")
-
-
-@contextmanager
-def _errors_without_flags() -> Iterator[None]:
-    """Let errors name arguments of `evaluate`, and settings as they are nested, where a command names flags."""
-    try:
-        yield
-    except ProctorError as error:
-        names = {".".join(path): argument for path, argument in _ARGUMENTS.items()}
-        words = _FLAG.sub(lambda found: names.get(found[1], found[1]), str(error))
-        error.args = (
-            words.replace("unknown flag ", "unknown setting ").removesuffix(" See: proctor eval --help"),
-        )
-        raise
-
-
 def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:
     """Refuse a setting that has an argument of its own: one of the two would be discarded."""
-    for path, argument in _ARGUMENTS.items():
+    for setting, argument in _ARGUMENTS.items():
+        path = setting.split(".")
         places: list[Any] = [settings]
         for name in path[:-1]:
             places = [place.get(name) or {} for place in places]
         if path[0] == "env":
             places.append(env)
         if any(isinstance(place, Mapping) and path[-1] in place for place in places):
-            raise UsageError(f"'{'.'.join(path)}' among the settings: give it as {argument}=... instead.")
+            raise UsageError(f"'{setting}' among the settings: give it as {argument}=... instead.")

@@ -7,7 +7,10 @@ A message says what happened, to what, and what to do next, in one or two lines.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+import functools
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -79,6 +82,48 @@ class SimulatorError(ProctorError):
 
 class NoPicturesError(UsageError):
     """Drawing was asked for and no GL works here."""
+
+
+class Interrupted(Exception):
+    """The user asked to stop before the run had started."""
+
+
+_FLAG = re.compile(r"--([a-z][\w-]*(?:\.[\w-]+)*)")
+_SEE = re.compile(r" See: proctor [\w-]+ --help")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def for_python(arguments: Mapping[str, str]) -> Callable[[_Function], _Function]:
+    """Decorate a function of the Python interface: its errors name arguments and settings, and no flags.
+
+    Everywhere else a setting is called by its flag, `--eval.n_episodes`. Who calls from Python gave none: what has
+    an argument is called by it, any other setting by its place in `config.yaml`.
+
+    Args:
+        arguments: the argument for each setting that has one; `"env."` is for all of that section. A name without
+            a dot that is not among them is left as it is: it may be a flag of another program.
+    """
+
+    def name(found: re.Match[str]) -> str:
+        setting = found[1].replace("-", "_")
+        section, dot, rest = setting.partition(".")
+        if setting not in arguments and section + dot in arguments:
+            return arguments[section + dot] + rest
+        return arguments.get(setting, setting if dot else found[0])
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def speaking(*given: Any, **named: Any) -> Any:
+            try:
+                return function(*given, **named)
+            except ProctorError as error:
+                text = _SEE.sub("", str(error)).replace("unknown flag --", "unknown setting ")
+                error.args = (_FLAG.sub(name, text), *error.args[1:])
+                raise
+
+        return cast("_Function", speaking)
+
+    return decorate
 
 
 _FEW = 12

@@ -17,8 +17,16 @@ from typing import Any, Literal
 from proctor import __version__
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import UserCodeError
-from proctor.config.plugins import BENCHMARK_GROUP, POLICY_GROUP, Plugin, clash, plugins
-from proctor.config.registry import BENCHMARKS, POLICIES, load_object
+from proctor.config.registry import (
+    BENCHMARK_GROUP,
+    BENCHMARKS,
+    POLICIES,
+    POLICY_GROUP,
+    Plugin,
+    clash,
+    load_object,
+    plugins,
+)
 from proctor.errors import ProctorError
 from proctor.installation import DISTRIBUTION
 from proctor.policies.protocol import Policy

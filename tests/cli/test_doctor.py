@@ -81,7 +81,7 @@ def test_json_of_a_machine_that_is_ready_says_so() -> None:
     [
         ("--jsno", "Did you mean '--json'?"),
         ("--json=yes", "Did you mean '--json'?"),
-        ("stray", "unknown flag stray"),
+        ("stray", "unexpected 'stray'"),
     ],
 )
 def test_a_typo_is_a_usage_error_with_a_hint(argument: str, hint: str) -> None:

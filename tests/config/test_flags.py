@@ -114,7 +114,7 @@ def test_dotted_names_become_a_tree_from_which_each_value_is_reached(flags: dict
 
 
 def test_a_name_that_has_a_value_takes_no_inner_names() -> None:
-    with pytest.raises(UsageError, match=r"--env\.task: 'env' already has a value"):
+    with pytest.raises(UsageError, match=r"--env=metaworld: 'env' is a section; set --env\.task"):
         nest({"env": "metaworld", "env.task": "reach-v3"})
 
 

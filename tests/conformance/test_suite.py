@@ -193,11 +193,11 @@ def test_other_tasks_and_lengths_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tasks": "b"}, "--tasks=b: unknown"),
+        ({"tasks": "b"}, "tasks=b: unknown"),
         ({"tasks": "all,a"}, "'all' stands alone"),
-        ({"episodes": 1}, "--episodes=1: must be at least 2"),
-        ({"steps": 1}, "--steps=1: must be at least 4"),
-        ({"env": {"tusk": "a"}}, "unknown flag --env.tusk. Did you mean '--env.task'?"),
+        ({"episodes": 1}, "episodes=1: must be at least 2"),
+        ({"steps": 1}, "steps=1: must be at least 4"),
+        ({"env": {"tusk": "a"}}, "unknown setting env.tusk. Did you mean 'env.task'?"),
         ({"policy": {"type": "random", "python": "/usr/bin/python3"}}, "leave it out"),
     ],
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import io
 import re
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from fuzz.commands import Runner, run_here, short_lives
 from fuzz.inputs import MARKS, inputs
@@ -15,21 +16,28 @@ from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH, OF_A_RUN, WORDS, fields_of, make_places, misspelled, of_type
 from made_runs import make_run
+from proctor.cli.check_benchmark import CheckSettings
 from proctor.cli.main import COMMANDS
 from proctor.cli.parallel import ParallelSettings
 from proctor.cli.serve import ServeSettings
+from proctor.config.registry import load_object
 
 pytestmark = MARKS
 
-_OWN = {"serve": fields_of(ServeSettings), "parallel": fields_of(ParallelSettings)}
+_OWN = {
+    "serve": fields_of(ServeSettings),
+    "parallel": fields_of(ParallelSettings),
+    "check-benchmark": fields_of(CheckSettings),
+}
 _EVALUATES = ("eval", "parallel", "autotune", "serve", "check-benchmark")
 _WRITES = ("output_dir", "output", "resume")
 
 
 def _flags(command: str) -> list[str]:
     """Return the flags that a command's own help names."""
-    module = importlib.import_module(COMMANDS[command][0].partition(":")[0])
-    return sorted({name.rstrip(".") for name in re.findall(r"--([a-z][a-z_.-]*)", module._USAGE)})
+    page = io.StringIO()
+    load_object(COMMANDS[command][0]).show_help(Console(file=page, width=200))
+    return sorted({name.rstrip(".") for name in re.findall(r"--([a-z][a-z_.-]*)", page.getvalue())})
 
 
 @st.composite

@@ -24,7 +24,7 @@ from fuzz.bench import IMAGE, STATE, FuzzSettings, OneStep, Still
 from fuzz.inputs import MARKS, inputs
 from fuzz.sandbox import Sandbox
 from fuzz.surface import Surface, Trial
-from proctor.config.load import validated
+from proctor.config.values import validated
 from proctor.engine.policy_session import PolicySession, answer
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.policies.protocol import PolicySpec

@@ -23,7 +23,7 @@ from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH, OF_A_RUN, WORDS, make_places
 from hostile_runs import HARMLESS_TO_READ, UNREADABLE
 from proctor.errors import ProctorError
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.store.episodes import EpisodeTable
 from proctor.viewer.app import make_app
 

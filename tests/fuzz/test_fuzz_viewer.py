@@ -23,7 +23,7 @@ from fuzz.sandbox import SECRET, Sandbox
 from fuzz.surface import Surface, Trial
 from hostile_runs import UNREADABLE
 from made_runs import make_run
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.viewer.app import make_app
 
 pytestmark = MARKS

@@ -135,7 +135,12 @@ def of_type(annotation: Any, places: list[str]) -> st.SearchStrategy[str]:
     if kind is bool:
         return st.sampled_from(("true", "false", "yes", "0", "1"))
     if kind in (int, float):
-        edges = [edge for mark in marks if not isinstance(mark, Locates) for edge in _around(mark.bound, kind)]
+        edges = [
+            edge
+            for mark in marks
+            if not isinstance(mark, Locates)
+            for edge in _around(dataclasses.astuple(mark)[0], kind)
+        ]
         return st.sampled_from([*edges, "0", "1", "2", "3", "1.0", "0.5"])
     return WORDS
 

@@ -14,7 +14,7 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from lerobot_checkpoints import ACTION_FEATURES, features, save_act, save_diffusion, statistics
 from lerobot_runs import load
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from tiny_smolvla import save_smolvla
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ import proctor
 from harness import SUPPORT, flags, run_cli, start_cli, tiny_tree
 from proctor.cli.main import run as command
 from proctor.errors import ProctorError
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.viewer.app import make_app
 from tiny_policies import Thoughtful
 

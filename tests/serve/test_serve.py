@@ -255,7 +255,7 @@ def test_a_port_in_use_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--prot=1"], "unknown flag --prot. Did you mean 'port'? See: proctor serve --help"),
+        (["--prot=1"], "unknown flag --prot. Did you mean '--port'? See: proctor serve --help"),
         (["--eval.n_episodes=3"], "unknown flag --eval.n_episodes."),
         (["--env.tsk=a"], "Did you mean '--env.task'?"),
         (["--port=-1"], "--port=-1: must be at least 0."),

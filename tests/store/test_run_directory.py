@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
-from proctor.config.files import read_run_settings
+from proctor.config.yaml_files import read_run_settings
 from proctor.errors import IdentityError, UsageError
 from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable

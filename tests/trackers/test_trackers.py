@@ -13,8 +13,8 @@ import pytest
 
 import proctor
 from harness import SUPPORT, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
+from proctor.config.combinations import tracker_names
 from proctor.config.load import build_settings, settings_from_flags
-from proctor.config.trackers import tracker_names
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.errors import UsageError
 from proctor.trackers import choose

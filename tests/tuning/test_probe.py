@@ -13,7 +13,7 @@ from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import PolicyError, PolicyHostError, RunError
 from proctor.tuning import measure as measure_module
-from proctor.tuning.measure import Measured, Session
+from proctor.tuning.measure import Measurements, MeasuringSession
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +22,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure_module, "_TRIAL_SECONDS", 0.3)
 
 
-def measured(tmp_path: Path, **options: Any) -> tuple[Measured, list[str]]:
+def measured(tmp_path: Path, **options: Any) -> tuple[Measurements, list[str]]:
     told: list[str] = []
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         settings = build_settings(tiny_tree(tmp_path / "run", **options))
-        session = Session(settings, tmp_path / "logs", stack, interrupts, told.append)
+        session = MeasuringSession(settings, tmp_path / "logs", stack, interrupts, told.append)
         found = session.measure()
         trial = session.trial(None, 3)
         assert trial.workers == 3
@@ -39,9 +39,9 @@ def test_a_policy_in_its_own_process_is_measured_with_its_own_chunks(tmp_path: P
     found, told = measured(tmp_path, policy=policy)
     assert found.alone.draws == 1
     assert 4 < found.alone.chunk <= 5  # the last of an episode may be cut short by success
-    assert not found.brain.in_worker
-    assert 4 < found.sights[0].together.chunk <= 5  # the onlooker looks as the policy does
-    assert found.sights[0].together.workers == found.machine.cores
+    assert not found.policy.in_worker
+    assert 4 < found.renders[0].together.chunk <= 5  # the null_policy looks as the policy does
+    assert found.renders[0].together.workers == found.machine.cores
     assert found.worker_memory > 1 << 20
     assert any("with the policy" in line for line in told)
     assert not (tmp_path / "run").exists()
@@ -49,7 +49,7 @@ def test_a_policy_in_its_own_process_is_measured_with_its_own_chunks(tmp_path: P
 
 def test_a_light_policy_is_measured_inside_the_workers(tmp_path: Path) -> None:
     found, _ = measured(tmp_path, policy={"path": None, "type": "random"})
-    assert found.brain.in_worker
+    assert found.policy.in_worker
     assert (found.alone.chunk, found.alone.draws) == (1, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import UsageError
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.vector.make import batch_size
 
 

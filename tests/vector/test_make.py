@@ -63,7 +63,7 @@ def test_a_benchmark_in_a_file_is_found_from_every_directory(monkeypatch: pytest
     ("make", "words"),
     [
         (lambda: proctor.make_env("metawrld"), "Did you mean 'metaworld'"),
-        (lambda: proctor.make_env("metaworld"), "--env.task is missing"),
+        (lambda: proctor.make_env("metaworld"), "task is missing"),
         (lambda: proctor.make_env(proctor.make_env_config("metaworld", task="reach-v2")), "mean 'reach-v3'"),
         (lambda: proctor.make_env_config("metaworld", obs_typ="state"), "no setting 'obs_typ'.*mean 'obs_type'"),
         (lambda: proctor.make_env_config("metaworld", obs_type="stat"), "obs_type=stat: must be"),

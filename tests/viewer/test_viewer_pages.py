@@ -15,8 +15,8 @@ from made_up_run import alter
 from starlette.testclient import TestClient
 
 from made_runs import make_run
-from proctor.config.files import CONFIG_FILE
-from proctor.machine.names import Hosts
+from proctor.config.yaml_files import CONFIG_FILE
+from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
 from proctor.store import reading
 from proctor.store.episodes import EpisodeTable

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from made_runs import make_run
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.viewer.app import make_app
 from proctor.viewer.safety import POLICY, inside
 

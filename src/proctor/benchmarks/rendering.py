@@ -14,15 +14,17 @@ import sys
 import time
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from proctor.benchmarks.protocol import Benchmark
 from proctor.errors import NoPicturesError
-from proctor.machine.programs import ask_module, reply
-from proctor.types import BenchmarkSpec, Look
+from proctor.machine.processes import ask_module, reply
+
+if TYPE_CHECKING:  # the doctor tries a GL where NumPy may be broken
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from proctor.benchmarks.protocol import Benchmark
+    from proctor.types import BenchmarkSpec, Look
 
 BACKENDS = ("egl", "osmesa")
 INSTALL_HINT = "apt-get install -y libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0"
@@ -277,6 +279,8 @@ def _make_current(state: Any, instead_of: Any) -> None:
 
 def is_picture(frame: Any) -> bool:
     """Whether something is a picture: uint8, height by width, by 1 to 4 channels where they are told apart."""
+    import numpy as np
+
     if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or 0 in frame.shape:
         return False
     return frame.ndim == 2 or (frame.ndim == 3 and frame.shape[2] <= 4)
@@ -287,6 +291,8 @@ def as_rgb(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if picture.ndim == 2:
         picture = picture[..., None]
     coloured = picture[..., :3] if picture.shape[2] > 2 else picture[..., :1]
+    import numpy as np
+
     return np.broadcast_to(coloured, (*picture.shape[:2], 3))
 
 

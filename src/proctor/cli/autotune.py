@@ -7,20 +7,23 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated
 
 from rich.console import Console
 from rich.text import Text
 
-from proctor.config.load import settings_from_flags
+from proctor.cli.command import Given, RunCommand
+from proctor.config.load import build_settings
+from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, ProctorError
-from proctor.machine.programs import Interrupted
+from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, Interrupted, ProctorError
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
 from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice
 
-_USAGE = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
+_WORDS = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
 
 usage: proctor autotune EVAL-FLAGS [--json]
 
@@ -28,33 +31,36 @@ usage: proctor autotune EVAL-FLAGS [--json]
 
 It takes the flags of `proctor eval`, runs real workers and the real policy for about a minute, and stores nothing.
 What it finds: what cores, drawing and the policy take, what limits the run, how quick the run will be, and which
-workers, batch, placement and renderer are best. --json prints all of it for programs.
+workers, batch, placement and renderer are best.
 Meanwhile the machine should have nothing else to do."""
 
 
-def autotune_command(arguments: Sequence[str]) -> int:
-    """Run `proctor autotune`; returns the exit status."""
-    console = PatientConsole()
-    if any(argument in ("-h", "--help") for argument in arguments):
-        console.print(_USAGE, markup=False, highlight=False)
-        return EXIT_OK
-    as_json = "--json" in arguments
-    flags = [argument for argument in arguments if argument != "--json"]
+@dataclass(frozen=True)
+class AutotuneSettings:
+    """The flags of `proctor autotune` besides those of `proctor eval`."""
+
+    json: Annotated[bool, "print all that was found as one JSON document"] = False
+
+
+def _autotune(given: Given[AutotuneSettings]) -> int:
     try:
-        advice = _advise(flags, Console(stderr=True))
+        advice = _advise(build_settings(given.tree), Console(stderr=True))
     except Interrupted as stopped:
         Console(stderr=True).print("stopped; nothing was stored")
         return EXIT_SIGTERM if stopped.args[0] is signal.SIGTERM else EXIT_SIGINT
-    command = paste_ready(flags, advice)
-    if as_json:
+    console = PatientConsole()
+    command = paste_ready([argument for argument in given.arguments if argument != "--json"], advice)
+    if given.own.json:
         console.out(advice_as_json(advice, command), highlight=False)
     else:
         print_advice(console, advice, command)
     return EXIT_OK
 
 
-def _advise(flags: Sequence[str], errors: Console) -> Advice:
-    settings = settings_from_flags(flags)
+autotune_command = RunCommand("autotune", _autotune, _WORDS, ("Autotune", AutotuneSettings), list)
+
+
+def _advise(settings: Settings, errors: Console) -> Advice:
     begun = time.monotonic()
 
     def tell(what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import sys
@@ -10,46 +11,37 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from proctor.cli.command import Command
 from proctor.doctor.examination import examine
 from proctor.doctor.findings import Finding, State, first_step
-from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError, did_you_mean
+from proctor.errors import EXIT_FAILED, EXIT_OK
 from proctor.report.console import PatientConsole
 from proctor.report.marks import Mark, MarkedLine, print_marked
-
-_USAGE = """Say whether Proctor can evaluate policies on Meta-World here, with pictures, and what to do if not.
-
-usage: proctor doctor [--json]
-
-  --json    print the findings as one JSON document
-
-It looks at Python, the packages, drawing, GPUs and the machine's limits; it installs and changes nothing.
-The exit status is 0 if the main job can run, else 1. GPUs, videos, checkpoints and servers are optional."""
-
-_FLAGS = ("--json", "--help")
 
 _MARKS: dict[State, Mark] = {"ok": "good", "absent": "none", "broken": "bad", "note": "note"}
 
 _SECTION, _NAME = 12, 12
 
 
-def doctor_command(arguments: Sequence[str]) -> int:
-    """Run `proctor doctor`; returns the exit status."""
-    console = PatientConsole(highlight=False)
-    if any(argument in ("-h", "--help") for argument in arguments):
-        console.print(_USAGE, markup=False)
-        return EXIT_OK
-    for argument in arguments:
-        if argument != "--json":
-            hint = did_you_mean(argument, _FLAGS)
-            raise UsageError(f"unknown flag {argument}.{hint} See: proctor doctor --help")
+def _doctor(given: argparse.Namespace) -> int:
     with Console(stderr=True).status("looking at this machine"):
         findings = examine()
-    step = first_step(findings)
-    if "--json" in arguments:
+    if given.json:
         sys.stdout.write(as_json(findings) + "\n")
     else:
-        print_findings(console, findings)
-    return EXIT_OK if step is None else EXIT_FAILED
+        print_findings(PatientConsole(highlight=False), findings)
+    return EXIT_OK if first_step(findings) is None else EXIT_FAILED
+
+
+doctor_command = Command(
+    "doctor",
+    _doctor,
+    "[--json]",
+    "Say whether Proctor can evaluate policies on Meta-World here, with pictures, and what to do if not.",
+    """It looks at Python, the packages, drawing, GPUs and the machine's limits; it installs and changes nothing.
+The exit status is 0 if the main job can run, else 1. GPUs, videos, checkpoints and servers are optional.""",
+)
+doctor_command.add_argument("--json", action="store_true", help="print the findings as one JSON document")
 
 
 def as_json(findings: Sequence[Finding]) -> str:

@@ -6,13 +6,15 @@ import contextlib
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
-from proctor.config.load import settings_from_flags
+from proctor.config.load import build_settings
 from proctor.engine.evaluation import Evaluation, evaluate_settings
 from proctor.engine.process import be_steady
 from proctor.errors import (
@@ -37,7 +39,7 @@ from proctor.trackers.choose import Trackers
 _MOST_NAMED = 3
 """Folders of logs in one message."""
 
-_USAGE = """Evaluate a policy on a benchmark.
+_WORDS = """Evaluate a policy on a benchmark.
 
 usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
 
@@ -50,15 +52,16 @@ Flags may be written --a.b=c, --a.b c or a.b=c. --config_path=FILE reads them fr
 Running the same command again with the same --output_dir finishes what is missing."""
 
 
-def eval_command(arguments: Sequence[str]) -> int:
-    """Run `proctor eval`; returns the exit status."""
-    console = PatientConsole()
-    if any(argument in ("-h", "--help") for argument in arguments):
-        _print_help(console)
-        return EXIT_OK
-    settings = settings_from_flags(arguments)
+@dataclass(frozen=True)
+class _NoneOfItsOwn:
+    """`proctor eval` has the settings of a run, and no flag besides."""
+
+
+def _eval(given: Given[_NoneOfItsOwn]) -> int:
+    settings = build_settings(given.tree)
     if not settings.eval.use_async_envs:
         be_steady()
+    console = PatientConsole()
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = evaluate_settings(settings, [display, trackers])
@@ -67,6 +70,9 @@ def eval_command(arguments: Sequence[str]) -> int:
             trackers.conclude(evaluation)
     with after_run(evaluation, resume):
         return conclude(evaluation, console, display, resume, [evaluation.run.logs])
+
+
+eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
 
 
 @contextlib.contextmanager
@@ -142,11 +148,3 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
         errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS
     return EXIT_OK
-
-
-def _print_help(console: Console) -> None:
-    console.print(_USAGE, markup=False, highlight=False)
-    for title, table in flag_tables():
-        console.print()
-        console.print(Text(title, style="bold"))
-        console.print(table)

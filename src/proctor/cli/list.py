@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import io
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proctor.cli.command import Command
 from proctor.config.help import settings_table
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
 from proctor.inventory import Entry, Kind, take_inventory
 from proctor.report.console import PatientConsole, count
 
-_USAGE = """Show the benchmarks and kinds of policies there are, which package each is from, and their tasks.
-
-usage: proctor list [benchmarks|policies] [NAME] [--json]
+_WORDS = """Show the benchmarks and kinds of policies there are, which package each is from, and their tasks.
 
   proctor list                        everything, a line each
   proctor list benchmarks metaworld   all tasks of one, with prompts and step limits, and its settings
-  proctor list policies --json        for programs
-
-It opens no simulator. A benchmark that has to open one to know its tasks is shown without them.
-Other packages add theirs by entry points: see docs/add-a-benchmark.md."""
+  proctor list policies --json        for programs"""
 
 _KINDS: dict[str, Kind] = {"benchmarks": "benchmark", "policies": "policy"}
-_FLAGS = ("--json", "--help")
 _UNBROKEN = 10_000
 """Columns where no terminal sets them: a row stays a line, for grep and awk."""
 
 
-def list_command(arguments: Sequence[str]) -> int:
-    """Run `proctor list`; returns the exit status."""
+def _list(given: argparse.Namespace) -> int:
     console = PatientConsole(highlight=False)
-    if any(argument in ("-h", "--help") for argument in arguments):
-        console.print(_USAGE, markup=False)
-        return EXIT_OK
-    kinds, name = _parse(arguments)
-    found = {plural: take_inventory(_KINDS[plural]) for plural in kinds}
+    words = list(given.words)
+    kinds = [words.pop(0)] if words and words[0] in _KINDS else list(_KINDS)
+    if len(words) > 1:
+        raise UsageError(f"'{words[1]}': one name at most. See: proctor list --help")
+    name = words[0] if words else ""
+    everything = {plural: take_inventory(_KINDS[plural]) for plural in kinds}
+    found = {plural: [e for e in entries if name in ("", e.name)] for plural, entries in everything.items()}
     if name:
-        found = {plural: [entry for entry in entries if entry.name == name] for plural, entries in found.items()}
         found = {plural: entries for plural, entries in found.items() if entries}
     if not found:
-        known = sorted({entry.name for plural in kinds for entry in take_inventory(_KINDS[plural])})
-        what = kinds[0].rstrip("s").replace("ie", "y") if len(kinds) == 1 else "benchmark or policy"
+        known = sorted({entry.name for entries in everything.values() for entry in entries})
+        what = _KINDS[kinds[0]] if len(kinds) == 1 else "benchmark or policy"
         raise UsageError(
             f"there is no {what} '{name}'.{did_you_mean(name, [*known, *_KINDS])} Known: {', '.join(known)}."
         )
-    if "--json" in arguments:
+    if given.json:
         document = {plural: [_plain(entry, bool(name)) for entry in entries] for plural, entries in found.items()}
         console.out(json.dumps(document, indent=2), highlight=False)
     elif name:
@@ -64,19 +59,16 @@ def list_command(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _parse(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Return which kinds are asked for, and a name if one was given."""
-    words = []
-    for argument in arguments:
-        if argument.startswith("-") and argument != "--json":
-            raise UsageError(f"unknown flag {argument}.{did_you_mean(argument, _FLAGS)} See: proctor list --help")
-        if argument != "--json":
-            words.append(argument)
-    kinds = [words.pop(0)] if words and words[0] in _KINDS else list(_KINDS)
-    if len(words) > 1:
-        raise UsageError(f"'{words[1]}': one name at most. See: proctor list --help")
-    name = words[0] if words else ""
-    return kinds, name
+list_command = Command(
+    "list",
+    _list,
+    "[benchmarks|policies] [NAME] [--json]",
+    _WORDS,
+    """It opens no simulator. A benchmark that has to open one to know its tasks is shown without them.
+Other packages add theirs by entry points: see docs/add-a-benchmark.md.""",
+)
+list_command.add_argument("words", metavar="NAME", nargs="*", help="which kind, and which of them")
+list_command.add_argument("--json", action="store_true", help="print everything as one JSON document")
 
 
 def _print_all(console: Console, found: dict[str, list[Entry]]) -> None:

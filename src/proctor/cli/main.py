@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import proctor
 from proctor.cli.unforeseen import report_unforeseen, say
@@ -12,6 +13,9 @@ from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, Usage
 from proctor.files import reason
 from proctor.machine.processes import open_file_limit
 from proctor.report.console import PatientConsole
+
+if TYPE_CHECKING:
+    from proctor.cli.command import Command, RunCommand
 
 # Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
 COMMANDS = {
@@ -78,7 +82,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
             f"unknown command '{arguments[0]}'.{did_you_mean(arguments[0], COMMANDS)} See: proctor --help"
         )
     _check_surroundings()
-    command: Callable[[Sequence[str]], int] = load_object(COMMANDS[arguments[0]][0])
+    command: Command | RunCommand[Any] = load_object(COMMANDS[arguments[0]][0])
+    if {"-h", "--help"} & set(arguments[1:]):
+        command.show_help(console)
+        return EXIT_OK
     return command(arguments[1:])
 
 

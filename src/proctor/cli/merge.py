@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,34 +10,32 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from proctor.cli.command import Command
 from proctor.engine.merging import MergedRun, merge_runs
-from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError, did_you_mean
+from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError
 from proctor.report.console import PatientConsole, count
 from proctor.report.ending import write_run_report
 from proctor.report.summary import print_summary
 
-_USAGE = """Put shards, or partial runs of one plan, together into one run.
-
-usage: proctor merge DIR... [--output_dir=DIR]
+_WORDS = """Put shards, or partial runs of one plan, together into one run.
 
   proctor merge outputs/sweep                        the shards in outputs/sweep, into outputs/sweep itself
   proctor merge node1/run node2/run --output_dir=all
 
-A DIR is a run directory, or one that holds shard_K_of_N directories. The merged run is what one process would
-have made: same records, same eval_info.json; `proctor eval --resume` finishes what is missing.
-Exit status: 0 complete, 3 episodes are missing or ended in an error, 1 two runs contradict each other,
-2 they do not belong together."""
+The merged run is what one process would have made: same records, same eval_info.json; `proctor eval --resume`
+finishes what is missing."""
+
+_ENDING = """Exit status: 0 complete, 3 episodes are missing or ended in an error, 1 two runs contradict each
+other, 2 they do not belong together."""
 
 _MOST_TASKS = 8
 
 
-def merge_command(arguments: Sequence[str]) -> int:
-    """Run `proctor merge`; returns the exit status."""
+def _merge(given: argparse.Namespace) -> int:
+    if not given.directories:
+        raise UsageError("name the runs to merge: proctor merge DIR... See: proctor merge --help")
     console = PatientConsole()
-    if any(argument in ("-h", "--help") for argument in arguments):
-        console.print(_USAGE, markup=False, highlight=False)
-        return EXIT_OK
-    merged = merge_runs(*_parse(arguments))
+    merged = merge_runs(given.directories, given.output_dir)
     console.print(
         Text(f"{count(len(merged.sources), 'run')}: {', '.join(map(str, merged.sources))}"), soft_wrap=True
     )
@@ -48,25 +47,17 @@ def merge_command(arguments: Sequence[str]) -> int:
     return _conclude(merged, Console(stderr=True))
 
 
-def _parse(arguments: Sequence[str]) -> tuple[list[Path], Path | None]:
-    directories, output = [], None
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        name, equals, value = argument.partition("=")
-        if name.replace("-", "_") == "__output_dir":
-            if not equals and not rest:
-                raise UsageError("--output_dir needs a value: --output_dir=DIR")
-            output = Path(value if equals else rest.pop(0))
-        elif argument.startswith("-"):
-            raise UsageError(
-                f"unknown flag {name}.{did_you_mean(name, ['--output_dir'])} See: proctor merge --help"
-            )
-        else:
-            directories.append(Path(argument))
-    if not directories:
-        raise UsageError("name the runs to merge: proctor merge DIR... See: proctor merge --help")
-    return directories, output
+merge_command = Command("merge", _merge, "DIR... [--output_dir=DIR]", _WORDS, _ENDING)
+merge_command.add_argument(
+    "directories",
+    metavar="DIR",
+    nargs="*",
+    type=Path,
+    help="a run directory, or one that holds shard_K_of_N directories",
+)
+merge_command.add_argument(
+    "--output_dir", type=Path, metavar="DIR", help="where the merged run goes [where its shards are]"
+)
 
 
 def _conclude(merged: MergedRun, errors: Console) -> int:

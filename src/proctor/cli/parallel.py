@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
-from rich.text import Text
-
 from proctor.benchmarks.rendering import RenderDevice
+from proctor.cli.command import Given, RunCommand
 from proctor.cli.eval import after_run, conclude
-from proctor.config.help import flag_tables, settings_table
-from proctor.config.load import build_settings, tree_from_flags, validated
-from proctor.config.settings import Settings
-from proctor.errors import EXIT_OK, UsageError
+from proctor.config.help import flag_tables
+from proctor.config.load import build_settings
+from proctor.errors import UsageError
 from proctor.events import Audience
 from proctor.files import clip
 from proctor.parallel.run import run_parallel
@@ -27,7 +22,7 @@ from proctor.report.live import make_display
 from proctor.store.run_directory import SHARD_DIRECTORIES
 from proctor.trackers.choose import Trackers
 
-_USAGE = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
+_WORDS = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
 
 usage: proctor parallel --num-shards=N|auto [--render-device=auto|gpu|cpu] [flags of proctor eval]
 
@@ -56,13 +51,16 @@ class ParallelSettings:
     ] = "auto"
 
 
-def parallel_command(arguments: Sequence[str]) -> int:
-    """Run `proctor parallel`; returns the exit status."""
+def _parallel(given: Given[ParallelSettings]) -> int:
+    own = given.own
+    number = None if own.num_shards == "auto" else own.num_shards
+    if number is not None and not 1 <= number <= _MOST_SHARDS:
+        raise UsageError(
+            f"--num-shards={clip(number, 40)}: must be from 1 to {_MOST_SHARDS}, or auto. Each shard is a "
+            "process on this machine."
+        )
+    settings, options = build_settings(given.tree), ShardOptions(number, own.render_device)
     console = PatientConsole()
-    if any(argument in ("-h", "--help") for argument in arguments):
-        _print_help(console)
-        return EXIT_OK
-    settings, options = _settings(arguments)
     display = make_display(console, settings)
     with Trackers(settings, display.note) as trackers:
         evaluation = run_parallel(settings, options, Audience([display, trackers]))
@@ -75,19 +73,7 @@ def parallel_command(arguments: Sequence[str]) -> int:
         return conclude(evaluation, console, display, resume, logs)
 
 
-def _settings(arguments: Sequence[str]) -> tuple[Settings, ShardOptions]:
-    names = [field.name for field in dataclasses.fields(ParallelSettings)]
-    tree = tree_from_flags(arguments)
-    own: ParallelSettings = validated(
-        "", ParallelSettings, {name: tree.pop(name) for name in names if name in tree}
-    )
-    if own.num_shards != "auto" and not 1 <= own.num_shards <= _MOST_SHARDS:
-        raise UsageError(
-            f"--num-shards={clip(own.num_shards, 40)}: must be from 1 to {_MOST_SHARDS}, or auto. Each shard is a "
-            "process on this machine."
-        )
-    number = None if own.num_shards == "auto" else own.num_shards
-    return build_settings(tree), ShardOptions(number, own.render_device)
+parallel_command = RunCommand("parallel", _parallel, _WORDS, ("Shards", ParallelSettings), flag_tables)
 
 
 def _again(directory: Path, options: ShardOptions) -> str:
@@ -97,11 +83,3 @@ def _again(directory: Path, options: ShardOptions) -> str:
     if options.render_device != "auto":
         flags.append(f"--render-device={options.render_device}")
     return shlex.join(["proctor", "parallel", *flags])
-
-
-def _print_help(console: Console) -> None:
-    console.print(_USAGE, markup=False, highlight=False)
-    for title, table in [("Shards", settings_table("", ParallelSettings)), *flag_tables()]:
-        console.print()
-        console.print(Text(title, style="bold"))
-        console.print(table)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.facts import BenchmarkFacts, asking, learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
-from proctor.config.flags import parse_flags
-from proctor.config.help import section_tables, settings_table
-from proctor.config.load import build_settings, tree_from_flags, validated
+from proctor.cli.command import Given, RunCommand
+from proctor.config.help import section_tables
+from proctor.config.load import build_settings
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import MOST_PORT, AtLeast, AtMost, Settings
 from proctor.engine.policy_session import check_fit
 from proctor.engine.process import be_steady
-from proctor.errors import EXIT_OK, UsageError, did_you_mean
+from proctor.errors import UsageError
+from proctor.machine.addresses import LOCAL
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.policies.remote.handshake import metadata_of
@@ -33,7 +32,7 @@ from proctor.serve.session import PolicyNeeds
 from proctor.store.identity import policy_code, policy_identity
 from proctor.types import BenchmarkSpec, Task
 
-_USAGE = """Offer a policy to others over openpi's protocol.
+_WORDS = """Offer a policy to others over openpi's protocol.
 
 usage: proctor serve --policy.path=POLICY --env.type=BENCHMARK [flags]
 
@@ -43,7 +42,6 @@ usage: proctor serve --policy.path=POLICY --env.type=BENCHMARK [flags]
 The benchmark says which observations and actions there are; its simulator need not be installed here.
 GET /healthz answers OK. Ctrl-C stops the server."""
 
-_LOCAL = ("127.0.0.1", "localhost", "::1")
 _OF_A_RUN = ("policy", "env", "rename_map", "trust_remote_code", "config_path")
 
 
@@ -64,13 +62,11 @@ class ServeSettings:
     queue: Annotated[int, AtLeast(1), "questions that may wait; one more gets an error"] = 256
 
 
-def serve_command(arguments: Sequence[str]) -> int:
-    """Run `proctor serve`; returns the exit status."""
-    console = PatientConsole()
-    if any(argument in ("-h", "--help") for argument in arguments):
-        _print_help(console)
-        return EXIT_OK
-    settings, own = _settings(arguments)
+def _serve(given: Given[ServeSettings]) -> int:
+    own, settings = given.own, build_settings(given.tree)
+    if settings.policy.python is not None:
+        python = settings.policy.python
+        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor serve ...")
     be_steady()
     path = benchmark_path(settings.env.type)
     benchmark = make_benchmark(path, settings.env)
@@ -95,7 +91,8 @@ def serve_command(arguments: Sequence[str]) -> int:
     name = settings.policy.path or settings.policy.type
 
     def announce(address: str) -> None:
-        if own.host not in _LOCAL:
+        console = PatientConsole()
+        if own.host not in LOCAL:
             console.print(Text("whoever can reach this address can use the policy", style="yellow"))
         text = f"serving {name} for {spec.name} at {address} (Ctrl-C stops)"
         console.print(Text(text), soft_wrap=True)
@@ -105,6 +102,9 @@ def serve_command(arguments: Sequence[str]) -> int:
             console.print(Text(words, style="yellow"), soft_wrap=True)
 
     return server.run(announce)
+
+
+serve_command = RunCommand("serve", _serve, _WORDS, ("Server", ServeSettings), section_tables, _OF_A_RUN)
 
 
 def _identity(code: dict[str, Any], spec: PolicySpec) -> dict[str, Any]:
@@ -127,32 +127,7 @@ def _tasks(source: BenchmarkFacts | Benchmark) -> Sequence[Task]:
     return source.tasks if isinstance(source, BenchmarkFacts) else source.tasks()
 
 
-def _settings(arguments: Sequence[str]) -> tuple[Settings, ServeSettings]:
-    names = [field.name for field in dataclasses.fields(ServeSettings)]
-    for flag in parse_flags(arguments, lambda _: False):
-        section = flag.partition(".")[0]
-        if section not in (*names, *_OF_A_RUN):
-            hint = did_you_mean(flag, [*names, *_OF_A_RUN])
-            raise UsageError(f"unknown flag --{flag}.{hint} See: proctor serve --help")
-    tree = tree_from_flags(arguments)
-    own = {name: tree.pop(name) for name in names if name in tree}
-    serving: ServeSettings = validated("", ServeSettings, own)
-    settings = build_settings(tree)
-    if settings.policy.python is not None:
-        python = settings.policy.python
-        raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor serve ...")
-    return settings, serving
-
-
 def _load(settings: Settings, spec: BenchmarkSpec) -> Policy:
     policy_class: type[Policy] = load_object(policy_path(settings.policy.type))
     with users_code("the policy could not be loaded"):
         return policy_class.from_settings(settings.policy, spec)
-
-
-def _print_help(console: Console) -> None:
-    console.print(_USAGE, markup=False, highlight=False)
-    for title, table in [("Server", settings_table("", ServeSettings)), *section_tables()]:
-        console.print()
-        console.print(Text(title, style="bold"))
-        console.print(table)

@@ -13,7 +13,7 @@ from proctor.comparison.circumstances import differing
 from proctor.comparison.pairing import Matched, match
 from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
 from proctor.comparison.runs import StoredRun, read_run
-from proctor.errors import UsageError
+from proctor.errors import UsageError, for_python
 from proctor.installation import missing_package
 from proctor.stats.intervals import ALPHA, wilson
 from proctor.stats.macro import clustered_difference
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from proctor.api import EvalResult
 
 
+@for_python({"tasks": "tasks", "alpha": "alpha"})
 def compare(
     first: str | os.PathLike[str] | EvalResult,
     second: str | os.PathLike[str] | EvalResult,

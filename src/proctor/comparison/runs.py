@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proctor.config.files import read_run_settings
+from proctor.config.yaml_files import read_run_settings
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder
 from proctor.plan import make_plan, shard_of

@@ -6,7 +6,7 @@ The result is a nested dict of strings; types come later, when it is known which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proctor.errors import UsageError
@@ -67,7 +67,7 @@ def whole_number(flag: str, text: str, least: int, most: int) -> int:
     raise UsageError(f"--{flag}={clip(text, 60)}: must be a whole number from {least} to {most}.")
 
 
-def nest(flags: dict[str, str]) -> Nested:
+def nest(flags: Mapping[str, str]) -> Nested:
     """Turn dotted names into a tree.
 
     >>> nest({"env.task": "reach-v3", "seed": "7"})
@@ -82,7 +82,7 @@ def nest(flags: dict[str, str]) -> Nested:
         for parent in parents:
             branch = branch.setdefault(parent, {})
             if not isinstance(branch, dict):
-                raise UsageError(f"--{name}: '{parent}' already has a value.")
+                raise UsageError(f"--{parent}={clip(branch)}: '{parent}' is a section; set --{name} and others.")
         branch[leaf] = FlagText(value)
     return tree
 

@@ -3,62 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import re
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
-
-from proctor.blame import users_code
-from proctor.config.clusters import check_cluster
-from proctor.config.files import read_run_settings, read_settings_file
-from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.locations import absolute_setting
+from proctor.config.combinations import check_cluster, check_shard, check_stopping, from_slurm, tracker_names
+from proctor.config.flags import Nested, merge, nest, parse_flags
 from proctor.config.registry import benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     MOST_SEED,
-    AtLeast,
-    AtMost,
     ClusterSettings,
     EnvSettings,
     LimitSettings,
-    MoreThan,
     PolicySettings,
     RunSettings,
     Settings,
     WandbSettings,
 )
-from proctor.config.shards import check_shard, from_slurm
-from proctor.config.stopping import check_stopping
-from proctor.config.trackers import tracker_names
-from proctor.config.yaml_text import TooLargeError, YamlError, parse_yaml
-from proctor.errors import UsageError, did_you_mean
+from proctor.config.values import is_dict, typed, validated, validated_value
+from proctor.config.yaml_files import read_run_settings, read_settings_file
+from proctor.errors import UsageError, did_you_mean, for_python
 from proctor.files import clip, is_folder, is_there
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-_NO_NUMBER = re.compile(r"[-+]?0\d.*|\d{4,}[eE]\d+|\d+[-:].*")
-"""Revisions, dates and times, which YAML 1.1 takes for numbers: octal, large, or with base 60."""
 _KINDS = {"env.type": ("benchmark", EnvSettings), "policy.type": ("policy", PolicySettings)}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def settings_from_flags(arguments: Sequence[str]) -> Settings:
     """Return the settings that a command line means."""
-    return build_settings(tree_from_flags(arguments))
+    return build_settings(tree_of(parsed_flags(arguments)))
 
 
-def tree_from_flags(arguments: Sequence[str]) -> Nested:
+def parsed_flags(arguments: Sequence[str], own: type[Any] | None = None) -> dict[str, str]:
+    """Return the dotted names on a command line and their text; `own` is the class of a command's own flags."""
+    return parse_flags(arguments, lambda name: _is_switch(name) or (own and get_type_hints(own).get(name)) is bool)
+
+
+def tree_of(flags: Mapping[str, str]) -> Nested:
     """Return a command line's values, not yet checked: a file or an old run's below, flags above."""
-    flags = parse_flags(arguments, _is_switch)
-    config_path = flags.pop("config_path", None)
     tree = nest(flags)
-    if config_path is not None:
+    config_path = tree.get("config_path")
+    if isinstance(config_path, str):
+        del tree["config_path"]
         tree = merge(read_settings_file(Path(config_path), f"--config_path={config_path}"), tree)
     if tree.get("resume"):
         directory = Path(str(tree["resume"]))
@@ -101,6 +90,7 @@ def _check_seeds(settings: Settings) -> None:
         )
 
 
+@for_python({"env.": ""})
 def make_env_config(type: str, **fields: Any) -> EnvSettings:
     """Return the settings of a benchmark, checked as its flags `--env.*` are.
 
@@ -187,7 +177,7 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
         return values
     own = known_fields(kind)
     known = {name: value for name, value in values.items() if name in own}
-    opened = _typed(known.get(kind.OPEN) or {}, dict)
+    opened = typed(known.get(kind.OPEN) or {}, dict)
     if not isinstance(opened, dict):
         raise UsageError(f"--policy.{kind.OPEN}={clip(opened)}: expected a map, such as {{name: value}}.")
     unknown = {name: value for name, value in values.items() if name not in own}
@@ -226,141 +216,21 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
     top = get_type_hints(Settings)
     for key, value in tree.items():
         if key not in SECTIONS:
-            deeper = isinstance(value, dict) and not _is_dict(top.get(key))
-            names.append(f"{key}.{next(iter(value), '')}" if deeper else key)
+            deeper = isinstance(value, dict) and not is_dict(top.get(key))
+            names.append(f"{key}.{next(iter(value))}" if deeper and value else key)
             continue
         hints = get_type_hints(sections[key], include_extras=False)
         for field, inner in (value or {}).items():
-            deeper = isinstance(inner, dict) and not _is_dict(hints.get(field))
-            names.append(f"{key}.{field}.{next(iter(inner), '')}" if deeper else f"{key}.{field}")
+            deeper = isinstance(inner, dict) and not is_dict(hints.get(field))
+            names.append(f"{key}.{field}.{next(iter(inner))}" if deeper and inner else f"{key}.{field}")
     return names
-
-
-def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Return values as a settings dataclass. Raises `UsageError` that names the flag, prefix and all."""
-    hints = get_type_hints(kind)
-    annotations = get_type_hints(kind, include_extras=True)
-    ready = {}
-    for name, value in values.items():
-        _refuse_truth(f"{prefix}{name}", value, hints[name])
-        _refuse_empty(f"{prefix}{name}", value, hints[name])
-        ready[name] = absolute_setting(_typed(value, hints[name]), annotations[name])
-    # A class of somebody else's may check itself, and fail in doing so.
-    with users_code(f"the settings --{prefix}* of {kind.__module__}:{kind.__qualname__} cannot be checked"):
-        try:
-            checked = TypeAdapter(kind).validate_python(ready)
-        except ValidationError as error:
-            raise _explain(error, prefix, ready, hints) from None
-    for name, annotation in annotations.items():
-        _check_bounds(f"{prefix}{name}", getattr(checked, name), annotation)
-    return checked
 
 
 def _validate_top(tree: Nested) -> dict[str, Any]:
     hints = get_type_hints(Settings, include_extras=True)
-    plain = get_type_hints(Settings)
-    values: dict[str, Any] = {}
-    for name, value in tree.items():
-        if name in SECTIONS:
-            continue
-        _refuse_truth(name, value, plain[name])
-        _refuse_empty(name, value, plain[name])
-        try:
-            ready = absolute_setting(_typed(value, plain[name]), hints[name])
-            values[name] = TypeAdapter(hints[name]).validate_python(ready)
-        except ValidationError as error:
-            raise _explain(error, "", {name: value}, plain, name) from None
-        _check_bounds(name, values[name], hints[name])
-    return values
-
-
-def _refuse_truth(name: str, value: Any, annotation: Any) -> None:
-    """Refuse a yes where a number is wanted: pydantic takes it for 1."""
-    if isinstance(value, bool) and _without_none(annotation) in (int, float):
-        raise UsageError(
-            f"--{name}={str(value).lower()}: must be a number; YAML reads yes and no as true and false."
-        )
-
-
-def _refuse_empty(name: str, value: Any, annotation: Any) -> None:
-    """Refuse an empty text where a path is wanted: it would be the current directory."""
-    if isinstance(value, str) and not value.strip() and _without_none(annotation) is Path:
-        raise UsageError(f"--{name}= is empty: name a path, or leave it out.")
-
-
-def _check_bounds(name: str, value: Any, annotation: Any) -> None:
-    for limit in get_args(annotation):
-        if value is None:
-            return  # optional, and left out
-        if isinstance(limit, AtLeast) and not value >= limit.bound:
-            raise UsageError(f"--{name}={clip(value)}: must be at least {limit.bound:g}.")
-        if isinstance(limit, AtMost) and not value <= limit.bound:
-            raise UsageError(f"--{name}={clip(value, 40)}: must be at most {limit.bound:,}.")
-        if isinstance(limit, MoreThan) and not value > limit.bound:
-            raise UsageError(f"--{name}={clip(value)}: must be more than {limit.bound:g}.")
-    if _too_large(value):
-        raise UsageError(f"--{name}={clip(value, 40)}: whole numbers are at most 2**63 - 1 here.")
-
-
-def _too_large(value: Any) -> bool:
-    """Whether a whole number, at any depth, is more than files and messages to other processes can hold."""
-    if isinstance(value, dict):
-        return any(map(_too_large, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_too_large, value))
-    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
-
-
-def _typed(value: Any, annotation: Any) -> Any:
-    """Turn a flag's text into what pydantic takes; values from YAML or Python pass through."""
-    if isinstance(value, FlagText):
-        if _is_optional(annotation) and value.lower() in ("none", "null"):
-            return None
-        if _is_tuple(annotation):
-            return _listed(value)
-        return _yaml(value) if _is_dict(annotation) else str(value)
-    return _open_texts(value) if _is_dict(annotation) else value
-
-
-def _open_texts(value: Any) -> Any:
-    """Return values whose types nobody declares, as plain ones: what YAML alone knows becomes text again."""
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): _open_texts(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_open_texts(item) for item in value]
-    if isinstance(value, FlagText):
-        return _yaml(value)
-    return value.isoformat() if isinstance(value, datetime.date) else value
-
-
-def _yaml(text: str) -> Any:
-    try:
-        value = parse_yaml(text)
-    except TooLargeError as error:
-        raise UsageError(f"{clip(text, 60)}: {error}.") from None
-    except YamlError:
-        return text
-    if not isinstance(value, str | dict | list) and _NO_NUMBER.fullmatch(text.strip()):
-        return str(text)
-    if not isinstance(value, str):
-        return _open_texts(value)
-    # YAML 1.1 wants a dot in a number with an exponent; people write 1e-3.
-    return float(value) if _EXPONENT.fullmatch(value) and not _NO_NUMBER.fullmatch(value) else value
-
-
-def _explain(
-    error: ValidationError, prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any], name: str = ""
-) -> UsageError:
-    first = error.errors()[0]
-    field = name or str(next(iter(first["loc"]), ""))
-    value, hint = values.get(field), ""
-    choices = get_args(hints[field]) if get_origin(hints.get(field)) is Literal else ()
-    if choices:
-        hint = did_you_mean(str(value), map(str, choices))
-    message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
-    message = message.replace("a valid integer, unable to parse string as an integer", "a whole number")
-    flag = f"--{prefix}{field}={clip(value, 100)}" if field else f"--{prefix}*"  # __post_init__ has no field
-    return UsageError(f"{flag}: {clip(message, 400)}.{hint}")
+    return {
+        name: validated_value(name, value, hints[name]) for name, value in tree.items() if name not in SECTIONS
+    }
 
 
 def _is_switch(name: str) -> bool:
@@ -374,27 +244,3 @@ def _is_switch(name: str) -> bool:
         "wandb": WandbSettings,
     }
     return section in kinds and get_type_hints(kinds[section]).get(field) is bool
-
-
-def _is_optional(annotation: Any) -> bool:
-    return get_origin(annotation) in (typing.Union, types.UnionType) and type(None) in get_args(annotation)
-
-
-def _is_dict(annotation: Any) -> bool:
-    return annotation is dict or get_origin(_without_none(annotation)) is dict
-
-
-def _is_tuple(annotation: Any) -> bool:
-    return get_origin(_without_none(annotation)) is tuple
-
-
-def _without_none(annotation: Any) -> Any:
-    """Return what an optional value is when it is there."""
-    others = [kind for kind in get_args(annotation) if kind is not type(None)]
-    return others[0] if _is_optional(annotation) and len(others) == 1 else annotation
-
-
-def _listed(text: str) -> Any:
-    """Return a list that a flag spells out: [0,3] as LeRobot has it, or 0,3."""
-    listed = _yaml(text if text.lstrip().startswith("[") else f"[{text}]")
-    return listed if isinstance(listed, list) else text

@@ -1,22 +1,29 @@
 """Where benchmarks and policies are found: our own by name, others' by entry point or by path.
 
 Everything is a string until the process that needs the object loads it, so naming a benchmark imports no
-simulator and naming a policy imports no model.
+simulator and naming a policy imports no model. Entry points are read from the metadata of the packages, one
+package at a time: one with a damaged entry point must not hide the others.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.blame import UserCodeError, users_code
 from proctor.errors import ProctorError, UsageError, did_you_mean
 from proctor.files import clip, given_path
+
+if TYPE_CHECKING:  # workers are given paths, and start faster without it
+    from importlib import metadata
 
 BENCHMARKS = {
     "metaworld": "proctor.benchmarks.metaworld.benchmark:MetaWorld",
@@ -26,6 +33,9 @@ BENCHMARKS = {
     "libero": "proctor.benchmarks.libero.benchmark:Libero",
 }
 
+BENCHMARK_GROUP, POLICY_GROUP = "proctor.benchmarks", "proctor.policies"
+
+_TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<name>[\w.]+)\s*(\[.*\])?")
 _OURS = "proctor"
 _OF_FILES = "proctor_user_"
 _LOADING = threading.RLock()
@@ -46,18 +56,16 @@ VECTOR_ENVS = "proctor.vector.make:create_envs"
 
 def benchmark_path(name: str) -> str:
     """Return the `module:Class` of a benchmark given by name, `module:Class` or `file.py:Class`."""
-    return _find("env.type", name, BENCHMARKS, "proctor.benchmarks")
+    return _find("env.type", name, BENCHMARKS, BENCHMARK_GROUP)
 
 
 def policy_path(name: str) -> str:
     """Return the `module:Class` of a policy kind given by name."""
-    return _find("policy.type", name, POLICIES, "proctor.policies")
+    return _find("policy.type", name, POLICIES, POLICY_GROUP)
 
 
 def known_benchmarks() -> list[str]:
     """Return the names of all benchmarks, ours and those of other packages."""
-    from proctor.config.plugins import BENCHMARK_GROUP, plugins
-
     return sorted({*BENCHMARKS, *(plugin.name for plugin in plugins(BENCHMARK_GROUP))})
 
 
@@ -66,8 +74,6 @@ def _find(flag: str, name: str, builtin: dict[str, str], group: str) -> str:
         return builtin[name]
     if ":" in name:
         return name
-    from proctor.config.plugins import clash, plugins  # here: workers are given paths, and start faster without it
-
     offered = plugins(group)
     rivals = clash(name, offered)
     if rivals:
@@ -198,3 +204,79 @@ def _load_once(path: Path, name: str) -> Any:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A name that a package offers, and `module:Class` behind it; `fault` says why it cannot be used."""
+
+    name: str
+    target: str
+    package: str
+    version: str
+    fault: str = ""
+
+    @property
+    def source(self) -> str:
+        """The package and its version."""
+        return f"{self.package} {self.version}".strip()
+
+
+def plugins(group: str) -> list[Plugin]:
+    """Return what the installed packages offer in a group of entry points, by name."""
+    from importlib import metadata
+
+    found: dict[tuple[str, str], Plugin] = {}
+    seen: set[str] = set()
+    for distribution in metadata.distributions():
+        text = _entry_points(distribution)
+        if group not in text:
+            continue  # most packages; reading their names as well would take ten times as long
+        package, version = _identity(distribution)
+        key = re.sub(r"[-_.]+", "-", package).lower()
+        if not package or key in seen:
+            continue  # a second copy further down the path is not the one that is imported
+        seen.add(key)
+        for name, target in _entries(text, group):
+            match = _TARGET.fullmatch(target)
+            plugin = (
+                Plugin(name, f"{match['module']}:{match['name']}", package, version)
+                if match
+                else Plugin(name, target, package, version, f"its entry point '{target}' is not module:Class")
+            )
+            found[name, plugin.package] = plugin
+    return [found[key] for key in sorted(found)]
+
+
+def clash(name: str, offered: list[Plugin]) -> str:
+    """Say which packages offer one name with different things behind it; nothing if there is no choice to make."""
+    rivals = [plugin for plugin in offered if plugin.name == name]
+    if len({plugin.target for plugin in rivals}) < 2:
+        return ""
+    return " and ".join(f"{plugin.source} ({plugin.target})" for plugin in rivals)
+
+
+def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
+    try:
+        return str(distribution.metadata["Name"] or ""), str(distribution.version or "")
+    except Exception:  # damaged in one of many ways, and then it can offer nothing
+        return "", ""
+
+
+def _entry_points(distribution: metadata.Distribution) -> str:
+    try:
+        return distribution.read_text("entry_points.txt") or ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _entries(text: str, group: str) -> Iterator[tuple[str, str]]:
+    """Read line by line: the standard library's parser gives up on all packages at one bad line."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+        elif section == group and line and not line.startswith(("#", ";")):
+            name, _, target = (part.strip() for part in line.partition("="))
+            if name:
+                yield name, target

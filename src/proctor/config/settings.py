@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
+from annotated_types import Ge, Gt, Le
+
 EXECUTION = "execution"
+
+AtLeast, AtMost, MoreThan = Ge, Le, Gt
+"""Bounds of a number, which pydantic checks."""
 
 MOST_EPISODES = 1_000_000
 """Of one run: more would not fit into memory, and no benchmark has them."""
@@ -23,7 +28,7 @@ MOST_SEED = 2**32 - 1
 MOST_PORT = 2**16 - 1
 
 
-def deciding(settings: Any) -> dict[str, Any]:
+def identity_values(settings: Any) -> dict[str, Any]:
     """Return the values of a section that can change a result: all that are not marked `EXECUTION`."""
     hints = get_type_hints(type(settings), include_extras=True)
     return {
@@ -50,24 +55,6 @@ class Locates(NamedTuple):
     """
 
     kind: Literal["folder", "program", "source", "sources", "checkpoint", "values", "given"]
-
-
-class AtLeast(NamedTuple):
-    """The smallest value a number may have."""
-
-    bound: float
-
-
-class AtMost(NamedTuple):
-    """The largest value a number may have."""
-
-    bound: float
-
-
-class MoreThan(NamedTuple):
-    """A value that a number must exceed."""
-
-    bound: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +106,23 @@ class PolicySettings:
         EXECUTION,
         "where it runs: one host process for all, or inside every worker; same results",
     ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePolicySettings(PolicySettings):
+    """A policy that computes on a device, in batches of one shape. Both are part of what it says of itself."""
+
+    device: Annotated[
+        str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
+    ] = None
+    batch_size: Annotated[
+        int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
+    ] = 0
+
+
+def chosen_device(policy: PolicySettings) -> str | None:
+    """Return the device that a policy's settings name, if they name one."""
+    return policy.device if isinstance(policy, DevicePolicySettings) else None
 
 
 @dataclass(frozen=True, kw_only=True)

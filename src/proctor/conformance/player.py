@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
-from proctor.conformance.actions import actions, wild_actions
-from proctor.conformance.drawings import DrawingCounter
-from proctor.conformance.introduction import introduce
-from proctor.conformance.recorder import Held, Recorder
-from proctor.conformance.score import Play, episode_of
+from proctor.conformance.leaks import count_leaks
+from proctor.conformance.schedule import Play, actions, episode_of, wild_actions
+from proctor.conformance.self_report import introduce
 from proctor.conformance.trace import Trace
-from proctor.conformance.wear import wear_out
+from proctor.conformance.tracer import DrawingCounter, HandedArray, TracingSimulator
 from proctor.engine.messages import Channel, Message, keep_end
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, PolicyView, run_episode
@@ -59,20 +57,20 @@ def run_player(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Introduce the benchmark, then play what is asked for until told to stop."""
     settings = PlayerBoot(**boot)
     try:
-        benchmark, introduction = introduce(settings.benchmark, settings.env)
+        benchmark, self_report = introduce(settings.benchmark, settings.env)
     except Exception as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
         channel.send({"type": "unable", "reason": _words(error), "usage": isinstance(error, ProctorError)})
         return
-    _answer(channel, json.dumps(introduction.to_wire()))
+    _answer(channel, json.dumps(self_report.to_wire()))
     player = Player(benchmark, settings)
     while True:
         order, _ = channel.receive()
         if order["type"] == "stop":
             player.stage.close()
             return
-        if order["type"] == "wear":
-            _answer(channel, json.dumps(player.wear(order["rounds"])))
+        if order["type"] == "holdings":
+            _answer(channel, json.dumps(player.holdings(order["rounds"])))
         else:
             _answer(channel, player.play(Play(**order["play"])).to_json())
 
@@ -98,21 +96,21 @@ class Player:
         self._tasks = [Task(**task) for task in settings.tasks]
         self._films = not benchmark.no_frames
         self._counter = DrawingCounter()
-        self._given: list[Held] = []
+        self._given: list[HandedArray] = []
         self.stage = SimulatorCache(benchmark, self._steps, Meter())
 
-    def wear(self, rounds: int) -> dict[str, Any]:
+    def holdings(self, rounds: int) -> dict[str, Any]:
         """Build and close a simulator many times."""
         try:
-            found = wear_out(self._benchmark, self._tasks[0], self._settings.seed, rounds)
+            found = count_leaks(self._benchmark, self._tasks[0], self._settings.seed, rounds)
         except Exception as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
             return {"error": _words(error), "rounds": []}
-        return {"error": "", "rounds": [wear.to_wire() for wear in found]}
+        return {"error": "", "rounds": [holdings.to_wire() for holdings in found]}
 
     def play(self, play: Play) -> Trace:
         """Play an episode; whatever it raises is part of the trace."""
-        recorder: Recorder | None = None
+        tracer: TracingSimulator | None = None
         trace = Trace()
         doing = "close"
         try:
@@ -120,33 +118,33 @@ class Player:
                 self.stage.close()
             doing = "building its simulator"
             episode = episode_of(play, self._tasks[play.task], self._settings.seed)
-            recorder = Recorder(self.stage.simulator_for(episode), self._spec, self._counter)
-            trace = recorder.trace
+            tracer = TracingSimulator(self.stage.simulator_for(episode), self._spec, self._counter)
+            trace = tracer.trace
             if play.by_policy:
-                return self._try_to_succeed(episode, recorder)
-            self._perform(play, episode, recorder)
-            self._given = recorder.settle(self._given)
+                return self._try_to_succeed(episode, tracer)
+            self._perform(play, episode, tracer)
+            self._given = tracer.settle(self._given)
         except Exception as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
-            trace.error = f"{recorder.doing if recorder is not None else doing} raised {_words(error)}"
+            trace.error = f"{tracer.doing if tracer is not None else doing} raised {_words(error)}"
             self.stage = SimulatorCache(self._benchmark, self._steps, Meter())  # its state is unknown now
         if play.looks == "none":
-            trace.moments.clear()  # too many to send, and nobody compares them
+            trace.results.clear()  # too many to send, and nobody compares them
         return trace
 
-    def _perform(self, play: Play, episode: Episode, recorder: Recorder) -> None:
+    def _perform(self, play: Play, episode: Episode, tracer: TracingSimulator) -> None:
         """Drive the simulator as the engine's loop does: observe where it was told to look, then film."""
-        task, trace = episode.task, recorder.trace
+        task, trace = episode.task, tracer.trace
         look = self._look(play, 0)
-        recorder.reset(episode, look)
+        tracer.reset(episode, look)
         if look:
-            recorder.observe()
+            tracer.observe()
         if self._films and play.films(0):
-            recorder.render()
+            tracer.render()
         steps = min(play.steps, task.max_steps)
         for step, action in enumerate(islice(self._actions(play), steps), 1):
             look = self._look(play, step)
-            outcome = recorder.step(action, look)
+            outcome = tracer.step(action, look)
             trace.ended = (
                 "terminated"
                 if outcome.terminated
@@ -157,9 +155,9 @@ class Player:
                 else ""
             )
             if look and not trace.ended:
-                recorder.observe()
+                tracer.observe()
             if self._films and (play.films(step) or (play.film and trace.ended)):
-                recorder.render()
+                tracer.render()
             if trace.ended:
                 return
 
@@ -176,7 +174,7 @@ class Player:
             return NO_LOOK
         return frozenset([keys[step % len(keys)]]) if play.looks == "one key" else frozenset(keys)
 
-    def _try_to_succeed(self, episode: Episode, recorder: Recorder) -> Trace:
+    def _try_to_succeed(self, episode: Episode, tracer: TracingSimulator) -> Trace:
         """Let the policy do the task, by the engine's own loop, in as many episodes as it may take."""
         assert self._settings.policy is not None
         policy_class: type[Policy] = load_object(self._settings.policy)
@@ -187,10 +185,10 @@ class Player:
         actor, view = LocalActor(policy, self._spec.action_size), PolicyView.of(policy.spec, self._spec)
         for attempt in range(_ATTEMPTS):
             moved = Episode(episode.task, episode.index + attempt, episode.seed + attempt)
-            run_episode(recorder, moved, actor, view, Meter())
-            if recorder.trace.success:
-                recorder.trace.ended = "terminated" if recorder.trace.moments[-1].terminated else "step limit"
+            run_episode(tracer, moved, actor, view, Meter())
+            if tracer.trace.success:
+                tracer.trace.ended = "terminated" if tracer.trace.results[-1].terminated else "step limit"
                 break
-        recorder.trace.moments.clear()
-        recorder.trace.sights.clear()
-        return recorder.trace
+        tracer.trace.results.clear()
+        tracer.trace.arrays.clear()
+        return tracer.trace

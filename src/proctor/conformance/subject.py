@@ -10,7 +10,7 @@ from proctor.benchmarks.facts import BenchmarkFacts, learn, make_benchmark
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import benchmark_path, load_named, load_object, policy_path
 from proctor.config.settings import EnvSettings, PolicySettings
-from proctor.conformance.score import ALL, Extent
+from proctor.conformance.schedule import ALL, Extent
 from proctor.errors import UsageError, check_known
 from proctor.policies.protocol import Policy
 from proctor.types import Task

@@ -1,26 +1,24 @@
-"""The whole suite: learn what there is, have it played, compare."""
+"""The conformance suite: learn what there is, have it played, compare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import UserCodeError
+from proctor.config.load import build_settings
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.config.wire import to_plain
-from proctor.conformance.claims import check_claims
-from proctor.conformance.comparisons import check_comparisons, check_seeds, compare
-from proctor.conformance.contract import check_contract
-from proctor.conformance.drawing import check_drawing
-from proctor.conformance.endings import check_endings
-from proctor.conformance.lifetime import check_lifetime
+from proctor.conformance.checks import check_claims, check_contract, check_drawing, check_lifetime
+from proctor.conformance.comparisons import check_comparisons, check_endings, check_seeds, compare
 from proctor.conformance.player import PlayerBoot
-from proctor.conformance.playing import PlayerRecipe, perform
+from proctor.conformance.players import PlayerRecipe, perform
 from proctor.conformance.results import CheckResult
-from proctor.conformance.score import Extent, compose
+from proctor.conformance.schedule import ALL, Extent, compose
 from proctor.conformance.subject import Subject, meet
-from proctor.errors import NoPicturesError
-from proctor.machine.cores import usable_cores
+from proctor.errors import NoPicturesError, UsageError, for_python
+from proctor.machine.resources import usable_cores
 from proctor.machine.scratch import scratch_folder
 
 _MOST_PLAYERS = 4
@@ -68,19 +66,19 @@ def run_suite(
             policy_settings=to_plain(subject.policy_settings) if subject.policy_settings is not None else None,
         )
         recipe = PlayerRecipe(boot, logs, environment, subject.settings.python)
-        seen = perform(programmes, recipe, min(usable_cores(), _MOST_PLAYERS), tell)
-    if seen.unable or not seen.introductions:
+        reports = perform(programmes, recipe, min(usable_cores(), _MOST_PLAYERS), tell)
+    if reports.unable or not reports.self_reports:
         remedy = "the benchmark cannot be made in a worker; its settings arrive there as plain values"
-        return [CheckResult("imports", "failed", seen.unable, remedy)]
-    verdicts = compare(subject, seen)
+        return [CheckResult("imports", "failed", reports.unable, remedy)]
+    verdicts = compare(subject, reports)
     return [
-        *check_claims(subject, seen),
-        *check_contract(subject, seen),
-        *check_comparisons(subject, verdicts, no_frames or seen.introductions[0].no_frames),
-        check_seeds(subject, seen),
-        check_drawing(subject, seen),
-        *check_endings(subject, seen, verdicts),
-        check_lifetime(seen, extent.rounds),
+        *check_claims(subject, reports),
+        *check_contract(subject, reports),
+        *check_comparisons(subject, verdicts, no_frames or reports.self_reports[0].no_frames),
+        check_seeds(subject, reports),
+        check_drawing(subject, reports),
+        *check_endings(subject, reports, verdicts),
+        check_lifetime(reports, extent.rounds),
     ]
 
 
@@ -94,3 +92,58 @@ def _environment(subject: Subject) -> tuple[dict[str, str], str]:
         if any(feature.drawn for feature in subject.facts.spec.every.values()):
             raise
         return NO_GL, str(error)
+
+
+_ARGUMENTS = {name: name for name in ("tasks", "episodes", "steps", "seed")} | {
+    "env.type": "benchmark",
+    "policy.path": "policy",
+    "policy.type": "policy",
+}
+
+
+@for_python(_ARGUMENTS)
+def check_benchmark(
+    benchmark: str,
+    *,
+    env: Mapping[str, Any] | None = None,
+    policy: str | Mapping[str, Any] | None = None,
+    tasks: str | Sequence[str] = (),
+    episodes: int = 2,
+    steps: int = 20,
+    seed: int = 1000,
+) -> list[CheckResult]:
+    """Play a benchmark in processes of its own and return whether it keeps its contract, check by check.
+
+    In a test: `assert not [result for result in proctor.check_benchmark("mine") if not result.ok]`.
+
+    Args:
+        benchmark: its name, `module:Class` or `file.py:Class`.
+        env: its own settings, such as `{"task": "reach-v3"}`.
+        policy: one that can do its tasks, to see what follows a success: a name, `file.py:Name` or `module:Name`,
+            or its settings. By default the scripted expert, where there is one.
+        tasks: names of tasks, or "all"; by default three, of different groups where there are groups.
+        episodes: how many different episodes of each.
+        steps: how many steps of each are compared.
+        seed: episode i has seed + i.
+
+    Raises:
+        UsageError: the benchmark cannot be checked here: unknown, not installed, or nothing draws.
+    """
+    if isinstance(policy, str):
+        policy = {"path" if ":" in policy else "type": policy}
+    names = [name.strip() for name in (tasks.split(",") if isinstance(tasks, str) else tasks) if name.strip()]
+    extent = Extent(names, episodes=episodes, steps=steps, seed=seed)
+    return check_tree({**(env or {}), "type": benchmark}, policy, extent, lambda words: None)
+
+
+def check_tree(
+    env: Mapping[str, Any], policy: Mapping[str, Any] | None, extent: Extent, tell: Callable[[str], None]
+) -> list[CheckResult]:
+    """Validate settings as a run would, and run the suite."""
+    for name, value, least in (("episodes", extent.episodes, 2), ("steps", extent.steps, 4)):
+        if value < least:
+            raise UsageError(f"--{name}={value}: must be at least {least}.")
+    if ALL in extent.tasks and len(extent.tasks) > 1:
+        raise UsageError(f"--tasks: '{ALL}' stands alone.")
+    settings = build_settings({"env": dict(env), "policy": dict(policy or {"type": "zero"})})
+    return run_suite(settings.env, settings.policy if policy else None, extent, tell)

@@ -18,21 +18,21 @@ Aspect = Literal["observations", "outcomes", "actions", "arrays", "frames"]
 """What a problem that needs no comparison is about."""
 
 
-class Sight(NamedTuple):
+class ArrayDigest(NamedTuple):
     """One array: its digest, and its mean for people to compare."""
 
     digest: str
     mean: float
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Sight:
+    def of(cls, array: NDArray[Any]) -> ArrayDigest:
         """Look at an array."""
         mean = float(np.mean(array)) if array.size and array.dtype.kind in "fiub" else 0.0
         kind = f"{array.dtype}{array.shape}".encode()
         return cls(hashlib.sha256(kind + np.ascontiguousarray(array).tobytes()).hexdigest()[:32], mean)
 
 
-class Moment(NamedTuple):
+class StepResult(NamedTuple):
     """What a step yielded."""
 
     reward: float
@@ -47,8 +47,8 @@ class Trace:
     """One play.
 
     Attributes:
-        moments: what each step yielded.
-        sights: by step (as text, for JSON) and key, what was looked at.
+        results: what each step yielded.
+        arrays: by step (as text, for JSON) and key, what was looked at.
         problems: what is wrong by itself, by aspect; the first of each only.
         error: what was raised, and while doing what.
         ended: terminated, truncated, step limit, or nothing if the play stopped in mid-episode.
@@ -61,8 +61,8 @@ class Trace:
         look_seconds: and what processor time they took, without their steps.
     """
 
-    moments: list[Moment] = field(default_factory=list)
-    sights: dict[str, dict[str, Sight]] = field(default_factory=dict)
+    results: list[StepResult] = field(default_factory=list)
+    arrays: dict[str, dict[str, ArrayDigest]] = field(default_factory=dict)
     problems: dict[Aspect, str] = field(default_factory=dict)
     error: str = ""
     ended: str = ""
@@ -86,9 +86,10 @@ class Trace:
     def from_json(cls, text: str) -> Trace:
         """Rebuild a trace."""
         raw = json.loads(text)
-        raw["moments"] = [Moment(*moment) for moment in raw["moments"]]
-        raw["sights"] = {
-            step: {key: Sight(*sight) for key, sight in sights.items()} for step, sights in raw["sights"].items()
+        raw["results"] = [StepResult(*moment) for moment in raw["results"]]
+        raw["arrays"] = {
+            step: {key: ArrayDigest(*digest) for key, digest in arrays.items()}
+            for step, arrays in raw["arrays"].items()
         }
         return cls(**raw)
 
@@ -102,22 +103,22 @@ def difference(one: Trace, other: Trace) -> str:
 
 
 def _differences(one: Trace, other: Trace) -> Iterator[str]:
-    steps = min(len(one.moments), len(other.moments))
+    steps = min(len(one.results), len(other.results))
     for step in range(steps + 1):
         if step:
-            yield from _in_moment(step, one.moments[step - 1], other.moments[step - 1])
-        seen, too = one.sights.get(str(step), {}), other.sights.get(str(step), {})
-        for key in sorted(seen.keys() & too.keys()):
-            if seen[key].digest != too[key].digest:
-                yield f"step {step}: {key} differs (mean {seen[key].mean:.6g} against {too[key].mean:.6g})"
-    if len(one.moments) != len(other.moments):
-        yield f"{len(one.moments)} steps against {len(other.moments)}"
+            yield from _in_moment(step, one.results[step - 1], other.results[step - 1])
+        reports, too = one.arrays.get(str(step), {}), other.arrays.get(str(step), {})
+        for key in sorted(reports.keys() & too.keys()):
+            if reports[key].digest != too[key].digest:
+                yield f"step {step}: {key} differs (mean {reports[key].mean:.6g} against {too[key].mean:.6g})"
+    if len(one.results) != len(other.results):
+        yield f"{len(one.results)} steps against {len(other.results)}"
     if one.ended != other.ended:
         yield f"step {steps}: {one.ended or 'goes on'} against {other.ended or 'goes on'}"
 
 
-def _in_moment(step: int, one: Moment, other: Moment) -> Iterator[str]:
-    for name in Moment._fields:
+def _in_moment(step: int, one: StepResult, other: StepResult) -> Iterator[str]:
+    for name in StepResult._fields:
         a, b = getattr(one, name), getattr(other, name)
         # As text, because NaN is the same as NaN here.
         if repr(a) != repr(b):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from proctor.doctor.directory import look_at_directory
-from proctor.doctor.drawing import look_at_drawing
 from proctor.doctor.findings import Finding
-from proctor.doctor.gpus import look_at_gpus
-from proctor.doctor.interpreter import look_at_interpreter
-from proctor.doctor.machine import look_at_cores, look_at_kernel, look_at_memory, look_at_open_files
+from proctor.doctor.machine import (
+    look_at_cores,
+    look_at_directory,
+    look_at_drawing,
+    look_at_gpus,
+    look_at_interpreter,
+    look_at_kernel,
+    look_at_memory,
+    look_at_open_files,
+)
 from proctor.doctor.packages import look_at_packages
 
 Look = Callable[[], list[Finding]]

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from proctor.benchmarks.rendering import NO_GL
-from proctor.machine.processes import describe_exit
-from proctor.machine.programs import ask_module
+from proctor.machine.processes import ask_module, describe_exit
 
 _SECONDS = 60.0
 

@@ -1,17 +1,130 @@
-"""The packages: there, of a version that will do, and importable."""
+"""The packages that Proctor uses: there, of a version that will do, and importable.
+
+Their bounds are those of pyproject.toml. They stand here a second time because the metadata of an installation is
+missing where Proctor runs from a source tree; a test keeps the two equal.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 
-from proctor.doctor.cuda import cuda_of
 from proctor.doctor.findings import Finding
 from proctor.doctor.imports import try_imports
-from proctor.doctor.requirements import PACKAGES, Package
+from proctor.installation import install_command
+
+CORE, META_WORLD, OPTIONS = "core", "Meta-World", "options"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution and what Proctor asks of it."""
+
+    name: str
+    section: str
+    bounds: str = ""
+    extra: str = ""
+    """The extra of Proctor that brings it."""
+    use: str = ""
+    """What it is good for, where that is not plain."""
+    module: str = ""
+    """Its import name, where that is another one."""
+    slow: bool = False
+    """Takes seconds to import, so it is not tried."""
+
+    @property
+    def import_name(self) -> str:
+        """What `import` calls it."""
+        return self.module or self.name
+
+    @property
+    def needed(self) -> bool:
+        """Whether the main job needs it."""
+        return self.section != OPTIONS
+
+    @property
+    def install(self) -> str:
+        """The command that gets it, or another version of it."""
+        if self.extra:
+            return install_command(self.extra)
+        return f"pip install '{self.name}{self.bounds}'" if self.bounds else f"pip install {self.name}"
+
+    def judge(self, version: str) -> str:
+        """Say what is wrong with a version; nothing if it will do, or if nobody can tell.
+
+        >>> Package("mujoco", "Meta-World", ">=3.3.0,<3.17").judge("4.0.1")
+        'too new, must be below 3.17'
+        """
+        try:
+            from packaging.specifiers import SpecifierSet
+            from packaging.version import Version
+
+            refusing = [
+                one for one in SpecifierSet(self.bounds) if not one.contains(Version(version), prereleases=True)
+            ]
+        except (ImportError, ValueError):  # without packaging, which is looked at too; or no version at all
+            return ""
+        words = {">=": "too old, must be at least", "<": "too new, must be below"}
+        return "".join(f"{words[one.operator]} {one.version}" for one in refusing[:1])
+
+
+PACKAGES = (
+    Package("msgpack", CORE, ">=1.0.5"),
+    Package("numpy", CORE, ">=1.26"),
+    Package("annotated-types", CORE, ">=0.6", module="annotated_types"),
+    Package("pydantic", CORE, ">=2.7"),
+    Package("pyyaml", CORE, ">=6.0", module="yaml"),
+    Package("rich", CORE, ">=13.7"),
+    Package("jinja2", CORE, ">=3.1"),
+    Package("packaging", CORE, ">=23"),
+    Package("mujoco", META_WORLD, ">=3.3.0,<3.17", extra="metaworld"),
+    Package("gymnasium", META_WORLD, ">=1.1", extra="metaworld"),
+    Package("metaworld", META_WORLD, ">=3.0.0", extra="metaworld"),
+    Package("av", OPTIONS, ">=12", extra="video", use="videos"),
+    Package("pyarrow", OPTIONS, ">=15", extra="recording", use="recorded datasets"),
+    Package("hf-libero", OPTIONS, ">=0.1.4", extra="libero", use="LIBERO", module="libero", slow=True),
+    Package("websockets", OPTIONS, ">=15", extra="remote", use="policy servers"),
+    Package("scipy", OPTIONS, ">=1.11", extra="stats", use="comparing runs"),
+    Package("uvicorn", OPTIONS, ">=0.30", extra="view", use="proctor view"),
+    Package("starlette", OPTIONS, ">=0.49.1", extra="view", use="proctor view"),
+    Package("pandas", OPTIONS, ">=2.0", extra="pandas", use="data frames"),
+    Package("lerobot", OPTIONS, ">=0.5", extra="lerobot", use="checkpoints", slow=True),
+    Package("torch", OPTIONS, use="checkpoints", slow=True),
+    Package("ray", OPTIONS, ">=2.40", extra="ray", use="clusters", slow=True),
+)
+"""A package comes after those that it imports, so that what is broken is met before what breaks with it."""
+
+
+_CUDA = re.compile(r"""^cuda\s*(?::[^=]+)?=\s*['"]([\d.]+)['"]""", re.MULTILINE)
+_LABEL = re.compile(r"\+cu(\d+)(\d)$")
+
+
+def cuda_of(version: str) -> str:
+    """Return the CUDA version of the installed torch, or nothing if it has none."""
+    spec = importlib.util.find_spec("torch")
+    if spec is not None and spec.origin is not None:
+        try:
+            return cuda_in(Path(spec.origin).with_name("version.py").read_text())
+        except OSError:
+            pass  # the version's own label may tell
+    label = _LABEL.search(version)
+    return f"{label[1]}.{label[2]}" if label else ""
+
+
+def cuda_in(text: str) -> str:
+    """Return the CUDA version that the text of torch/version.py names.
+
+    >>> cuda_in("cuda: Optional[str] = '12.6'"), cuda_in("cuda: Optional[str] = None")
+    ('12.6', '')
+    """
+    match = _CUDA.search(text)
+    return match[1] if match else ""
+
 
 LEROBOT_PYTHON = (3, 12)
 

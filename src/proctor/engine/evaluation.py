@@ -18,10 +18,9 @@ from proctor.engine.executors.machine import ThisMachine
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, RunFacts, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
-from proctor.errors import DamagedError, ProctorError, RunError, StoreError, UsageError
+from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
-from proctor.machine.programs import Interrupted
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover

@@ -20,10 +20,9 @@ from proctor.engine.process import ChannelChild, Readable, Stillness, overdue, w
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
 from proctor.engine.worker import WorkerBoot
-from proctor.errors import PolicyHostError, RunError, UsageError
+from proctor.errors import Interrupted, PolicyHostError, RunError, UsageError
 from proctor.installation import install_command
 from proctor.machine.processes import describe_exit
-from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import Cost, Pass, Policy, PolicySpec
 from proctor.store.schema import RunningEpisode
 from proctor.types import Episode

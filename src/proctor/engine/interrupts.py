@@ -10,7 +10,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from proctor.engine.bell import Bell
-from proctor.machine.programs import STOP_SIGNALS, Interrupted
+from proctor.errors import Interrupted
+from proctor.machine.processes import STOP_SIGNALS
 
 
 class Interrupts:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.config.files import CONFIG_FILE, read_run_settings
+from proctor.config.yaml_files import CONFIG_FILE, read_run_settings
 from proctor.engine.evaluation import Evaluation
 from proctor.engine.stopping import Stop
 from proctor.errors import UsageError

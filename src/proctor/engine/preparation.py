@@ -14,7 +14,7 @@ from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
 from proctor.config.registry import benchmark_path, load_object, policy_path
-from proctor.config.settings import PolicySettings, Settings
+from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
 from proctor.config.wire import to_plain
 from proctor.engine.bell import Bell
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
@@ -24,8 +24,7 @@ from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import PolicyView
 from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
-from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.machine.versions import (
     HASH_SEED,
     cpu_kind,
@@ -152,8 +151,8 @@ class Preparation:
     def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
         """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
         settings: PolicySettings = self._settings.policy
-        if stored is not None and getattr(settings, "batch_size", None) == 0:
-            return dataclasses.replace(settings, **{"batch_size": stored["policy"]["batch"]})
+        if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
+            return dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
         return settings
 
     def _spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
@@ -199,7 +198,7 @@ class Preparation:
 
     def _host_recipes(self, settings: PolicySettings, spec: BenchmarkSpec) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
-        devices = [name.strip() for name in (getattr(settings, "device", None) or "").split(",")]
+        devices = [name.strip() for name in (chosen_device(settings) or "").split(",")]
         plain = to_plain(settings)
         return [
             HostRecipe(

@@ -12,7 +12,7 @@ from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.contents import UnreadFiles
-from proctor.config.settings import PolicySettings, deciding
+from proctor.config.settings import PolicySettings, identity_values
 from proctor.config.wire import to_plain
 from proctor.errors import ChangedError
 from proctor.policies.protocol import Policy
@@ -31,7 +31,7 @@ class BenchmarkProof:
     def __init__(self, path: str, benchmark: Benchmark, expected: Mapping[str, Any]) -> None:
         self._path, self._settings, self._expected = path, benchmark.settings, expected
         code = [path, *(f"{module}:" for module in expected["modules"])]
-        self._unread = UnreadFiles(code, to_plain(deciding(benchmark.settings)))
+        self._unread = UnreadFiles(code, to_plain(identity_values(benchmark.settings)))
         self._check()
 
     def __call__(self) -> None:
@@ -77,7 +77,7 @@ class PolicyProof:
 
 
 def _unread(path: str, settings: PolicySettings) -> UnreadFiles:
-    return UnreadFiles([path], to_plain(deciding(settings)))
+    return UnreadFiles([path], to_plain(identity_values(settings)))
 
 
 def _refuse(problem: str | None) -> None:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from proctor.config.combinations import rival, wanted_precision
 from proctor.config.contents import by_content
 from proctor.config.settings import Settings
-from proctor.config.stopping import rival, wanted_precision
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor
 from proctor.plan import Plan

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from proctor.machine.programs import ask_program
+from proctor.machine.processes import ask_program
 
 _SECONDS = 20
 _FIELDS = "index,uuid,name,memory.total,memory.used,driver_version"

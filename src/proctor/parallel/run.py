@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proctor.config.files import CONFIG_FILE
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
+from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
 from proctor.engine.executors.protocol import Ending
@@ -17,10 +17,9 @@ from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
 from proctor.engine.process import STEADY
 from proctor.engine.stopping import rules_for
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import Interrupted, ProctorError, UsageError
 from proctor.events import RunStart, Watcher
 from proctor.installation import package_environment
-from proctor.machine.programs import Interrupted
 from proctor.parallel.launcher import Launcher
 from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
 from proctor.parallel.shard import ShardRecipe

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proctor.benchmarks.rendering import RenderDevice, Renderer, find_renderer
-from proctor.config.settings import Settings
+from proctor.config.settings import DevicePolicySettings, Settings, chosen_device
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun
 from proctor.engine.workforce import worker_range
 from proctor.errors import NoPicturesError, UsageError
-from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
-from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.store.identity import Identity
 
 
@@ -88,7 +87,7 @@ class SetupChooser:
             prepared = preparation.prepare(stack, interrupts, self._tell, self._stored, self._find_renderer)
             self._size_up(prepared.policy)
             prepared.policy.stop(1.0)
-        spec, device = prepared.policy.spec, getattr(self._settings.policy, "device", None)
+        spec, device = prepared.policy.spec, chosen_device(self._settings.policy)
         if spec.fingerprint is None and self._shards > 1:
             raise UsageError(
                 "the policy has no fingerprint, so its shards could not be recognised as parts of one run. "
@@ -103,10 +102,9 @@ class SetupChooser:
             # Not what each finds: shards must not all take all cores.
             flags.append(f"--eval.batch_size={workers}")
         # A shape of 1 is what the same rule gives again.
-        if hasattr(self._settings.policy, "batch_size") and spec.batch > 1:
-            flags.append(f"--policy.batch_size={spec.batch}")
-        if hasattr(self._settings.policy, "device") and spread:
-            flags.append("--policy.device=cuda")
+        if isinstance(self._settings.policy, DevicePolicySettings):
+            flags += [f"--policy.batch_size={spec.batch}"] if spec.batch > 1 else []
+            flags += ["--policy.device=cuda"] if spread else []
         return ShardSetup(
             identity=prepared.identity,
             shards=self._shards,

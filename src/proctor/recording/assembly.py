@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proctor.errors import StoreError, UsageError
 from proctor.installation import install_command
-from proctor.machine.programs import ask_program
+from proctor.machine.processes import ask_program
 from proctor.recording.dataset import DatasetWriter
 from proctor.recording.sources import DATASET, PIECES, RecordedEpisode, RecordingSource
 from proctor.store.schema import EpisodeRecord

@@ -12,9 +12,8 @@ from rich.text import Text
 
 from proctor.report.console import count
 from proctor.report.live import duration
-from proctor.tuning.advice import Advice
-from proctor.tuning.choose import Choice, Forecast
-from proctor.tuning.measure import Measured, Sight
+from proctor.tuning.advice import Advice, Choice, Forecast
+from proctor.tuning.measure import Measurements, RenderProfile
 
 _MOST_OTHERS = 4
 
@@ -41,28 +40,31 @@ def print_advice(console: Console, advice: Advice, command: str) -> None:
     console.print(Text(command, style="bold"), soft_wrap=True)
 
 
-def _machine(m: Measured) -> list[tuple[str, str]]:
+def _machine(m: Measurements) -> list[tuple[str, str]]:
     lines = [("machine", f"{count(m.machine.cores, 'core')}, {_gib(m.machine.memory)} free")]
     for gpu in m.machine.gpus:
         lines.append(("GPU", f"{gpu.name}, {_gib(gpu.memory - gpu.used)} of {_gib(gpu.memory)} free"))
     return lines
 
 
-def _work(m: Measured) -> list[tuple[str, str]]:
-    brain, alone = m.brain, m.alone
+def _work(m: Measurements) -> list[tuple[str, str]]:
+    policy, alone = m.policy, m.alone
     lines = [
-        ("simulating", f"{_ms(m.sights[0].alone.step)} a step, {_ms(m.sights[0].together.step)} with all at work"),
-        *[("drawing", _drawing(sight)) for sight in m.sights if sight.alone.draws],
+        (
+            "simulating",
+            f"{_ms(m.renders[0].alone.step)} a step, {_ms(m.renders[0].together.step)} with all at work",
+        ),
+        *[("drawing", _drawing(render)) for render in m.renders if render.alone.draws],
         ("policy", f"asked every {alone.chunk:.3g} steps, answers after {_ms(alone.wait)}"),
     ]
-    if brain.load:
-        memory = f", {_gib(brain.gpu_memory)} of the GPU" if brain.gpu_memory else ""
-        lines.append(("", f"loaded in {brain.load:.0f} s{memory}; {count(brain.spec.lanes, 'lane')}"))
-    for one in brain.passes:
+    if policy.load:
+        memory = f", {_gib(policy.gpu_memory)} of the GPU" if policy.gpu_memory else ""
+        lines.append(("", f"loaded in {policy.load:.0f} s{memory}; {count(policy.spec.lanes, 'lane')}"))
+    for one in policy.passes:
         lines.append(
             ("", f"a pass of {count(one.rows, 'row')}: {_ms(one.alone)} alone, one every {_ms(one.busy)} at best")
         )
-    loaded = next((one for one in brain.passes if one.rows == brain.spec.batch), None)
+    loaded = next((one for one in policy.passes if one.rows == policy.spec.batch), None)
     if loaded is not None:
         crossing = alone.wait - loaded.alone
         words = f"{_ms(crossing)} there and back" if crossing > 0 else "too little to measure beside a pass"
@@ -71,20 +73,20 @@ def _work(m: Measured) -> list[tuple[str, str]]:
     return lines
 
 
-def _drawing(sight: Sight) -> str:
-    renderer = sight.renderer
+def _drawing(render: RenderProfile) -> str:
+    renderer = render.renderer
     name = f"{renderer.backend} ({renderer.name})" if renderer is not None else "the benchmark's own"
-    text = f"{name}: {1 / sight.alone.draw:.3g} frames/s alone"
-    if sight.together.workers > sight.alone.workers:
+    text = f"{name}: {1 / render.alone.draw:.3g} frames/s alone"
+    if render.together.workers > render.alone.workers:
         # What the drawing itself reaches; between frames, workers also simulate.
-        rate = sight.together.workers / sight.together.draw
-        text += f", {rate:.3g} by {count(sight.together.workers, 'worker')}"
+        rate = render.together.workers / render.together.draw
+        text += f", {rate:.3g} by {count(render.together.workers, 'worker')}"
     return text
 
 
-def _cells(forecast: Forecast, m: Measured) -> list[str]:
+def _cells(forecast: Forecast, m: Measurements) -> list[str]:
     choice = forecast.choice
-    renderer = m.sights[choice.sight].renderer
+    renderer = m.renders[choice.renderer].renderer
     return [
         str(choice.workers),
         str(choice.rows),
@@ -133,22 +135,22 @@ def advice_as_json(advice: Advice, command: str) -> str:
         "machine": dataclasses.asdict(advice.measured.machine)
         | {"gpus": [gpu._asdict() for gpu in advice.measured.machine.gpus]},
         "policy": {
-            "batch": advice.measured.brain.spec.batch,
-            "lanes": advice.measured.brain.spec.lanes,
-            "load_s": advice.measured.brain.load,
-            "gpu_memory": advice.measured.brain.gpu_memory,
-            "passes": [one._asdict() for one in advice.measured.brain.passes],
+            "batch": advice.measured.policy.spec.batch,
+            "lanes": advice.measured.policy.spec.lanes,
+            "load_s": advice.measured.policy.load,
+            "gpu_memory": advice.measured.policy.gpu_memory,
+            "passes": [one._asdict() for one in advice.measured.policy.passes],
         },
         "worker": {"start_s": advice.measured.worker_start, "memory": advice.measured.worker_memory},
         "one_worker": dataclasses.asdict(advice.measured.alone),
         "drawing": [
             {
-                "backend": sight.renderer and sight.renderer.backend,
-                "renderer": sight.renderer and sight.renderer.name,
-                "alone": dataclasses.asdict(sight.alone),
-                "together": dataclasses.asdict(sight.together),
+                "backend": render.renderer and render.renderer.backend,
+                "renderer": render.renderer and render.renderer.name,
+                "alone": dataclasses.asdict(render.alone),
+                "together": dataclasses.asdict(render.together),
             }
-            for sight in advice.measured.sights
+            for render in advice.measured.renders
         ],
         "trial": dataclasses.asdict(advice.trial) | {"over_model": advice.correction},
         "choices": [_plain(forecast, advice.measured) for forecast in (advice.best, *advice.others)],
@@ -160,10 +162,10 @@ def advice_as_json(advice: Advice, command: str) -> str:
     return json.dumps(document, indent=2)
 
 
-def _plain(forecast: Forecast, m: Measured) -> dict[str, Any]:
-    renderer = m.sights[forecast.choice.sight].renderer
+def _plain(forecast: Forecast, m: Measurements) -> dict[str, Any]:
+    renderer = m.renders[forecast.choice.renderer].renderer
     return forecast.choice._asdict() | {
-        "sight": renderer and renderer.backend,
+        "renderer": renderer and renderer.backend,
         "steps_per_second": forecast.steps_per_second,
         "seconds": forecast.seconds,
         "limit": forecast.limit,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM, UsageError
 from proctor.files import clip
 from proctor.installation import missing_package
-from proctor.machine.names import Hosts, cannot_listen
+from proctor.machine.addresses import Hosts, cannot_listen
 from proctor.policies.remote.dialects import DialectName, Metadata, Reply, load_dialect
 from proctor.policies.remote.messages import MalformedMessage
 from proctor.serve.batcher import Batcher

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.contents import by_content, source_hash
-from proctor.config.settings import EnvSettings, PolicySettings, deciding
+from proctor.config.settings import EnvSettings, PolicySettings, identity_values
 from proctor.config.wire import to_plain
 from proctor.errors import IdentityError, UsageError
 from proctor.files import clip, reason
@@ -34,7 +34,7 @@ def identity_fields(settings: Any) -> dict[str, Any]:
     A section is looked into; one of which nothing is left is left out.
     """
     found: dict[str, Any] = {}
-    for name, value in deciding(settings).items():
+    for name, value in identity_values(settings).items():
         section = dataclasses.is_dataclass(value)
         found[name] = identity_fields(value) if section else _content(name, value)
         if section and not found[name]:

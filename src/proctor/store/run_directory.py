@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.config.files import CONFIG_FILE
-from proctor.config.yaml_text import dump_yaml
+from proctor.config.yaml_files import CONFIG_FILE, dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.files import given_path
 from proctor.plan import Plan

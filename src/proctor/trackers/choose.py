@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from proctor.config.combinations import TRACKERS, tracker_names
 from proctor.config.registry import load_object
 from proctor.config.settings import Settings
-from proctor.config.trackers import TRACKERS, tracker_names
 from proctor.config.wire import to_plain
 from proctor.engine.evaluation import Evaluation
 from proctor.errors import ProctorError, UsageError

@@ -13,13 +13,12 @@ from proctor.config.settings import PolicySettings, Settings
 from proctor.engine.handles import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, PreparedRun
-from proctor.machine.cores import usable_cores
 from proctor.machine.gpus import Gpu, memory_of, visible_gpus
-from proctor.machine.memory import available_memory
 from proctor.machine.processes import cpu_seconds
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.policies.protocol import Cost, Pass, PolicySpec
 from proctor.store.identity import policy_code, policy_identity
-from proctor.tuning.probe import Probe, Stretch
+from proctor.tuning.probe import Probe, TimedSpan
 from proctor.types import Task
 
 BATCHES = (8, 16, 32, 64)
@@ -30,7 +29,7 @@ _TRIAL_SECONDS = 7.0
 _WORTH_A_LOOK = 0.9
 """Another renderer is measured with all workers only if a frame takes less than this share of the first's."""
 
-_ONLOOKER = "proctor.tuning.onlooker:Onlooker"
+_NULL_POLICY = "proctor.tuning.null_policy:NullPolicy"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Brain:
+class PolicyProfile:
     """The policy.
 
     Attributes:
@@ -66,29 +65,29 @@ class Brain:
 
 
 @dataclass(frozen=True)
-class Sight:
+class RenderProfile:
     """What simulating and drawing takes with one renderer, without a policy; `together`: a worker per core."""
 
     renderer: Renderer | None
-    alone: Stretch
-    together: Stretch
+    alone: TimedSpan
+    together: TimedSpan
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Everything that was measured."""
 
     machine: Machine
-    brain: Brain
-    alone: Stretch
+    policy: PolicyProfile
+    alone: TimedSpan
     """One worker with the policy, nothing else running."""
-    sights: Sequence[Sight]
+    renders: Sequence[RenderProfile]
     """The first is what a run takes by itself."""
     worker_memory: int
     worker_start: float
 
 
-class Session:
+class MeasuringSession:
     """Measures one policy on one benchmark. The policy is loaded once and stays until the `stack` closes.
 
     Args:
@@ -110,7 +109,7 @@ class Session:
         stack.callback(self._prepared.policy.stop, 1.0)
         self._machine = Machine(usable_cores(), available_memory(), visible_gpus())
 
-    def measure(self) -> Measured:
+    def measure(self) -> Measurements:
         """Measure everything, one thing after the other."""
         served, spec = self._prepared.policy, self._prepared.policy.spec
         host = served.hosts[0] if served.hosts else None
@@ -124,7 +123,7 @@ class Session:
             begun = probe.run(1, _SECONDS)
             core = (_cpu_of(host) - before) / begun.asks
             worker_start, memory = probe.startup + probe.build, probe.memory
-        brain = Brain(
+        policy = PolicyProfile(
             spec=spec,
             in_worker=host is None,
             load=host.startup if host is not None else 0.0,
@@ -133,48 +132,48 @@ class Session:
             core=core,
             gpu_memory=memory_of(host.child.process.pid) if host is not None else None,
         )
-        sights = self._sights(begun.chunk)
-        return Measured(self._machine, brain, begun, sights, memory, worker_start)
+        renders = self._renders(begun.chunk)
+        return Measurements(self._machine, policy, begun, renders, memory, worker_start)
 
-    def trial(self, renderer: Renderer | None, workers: int) -> Stretch:
+    def trial(self, renderer: Renderer | None, workers: int) -> TimedSpan:
         """Run that many workers with the policy for some seconds."""
         self._tell(f"trying {workers} workers with the policy")
         served = self._prepared.policy
         with self._probe(served.hosts[0] if served.hosts else None, renderer) as probe:
             return probe.run(workers, _TRIAL_SECONDS)
 
-    def _sights(self, chunk: float) -> list[Sight]:
+    def _renders(self, chunk: float) -> list[RenderProfile]:
         first = self._prepared.renderer
-        sights = [self._sight(first, chunk, None)]
-        drawn = first is not None and sights[0].alone.draws > 0
+        renders = [self._render(first, chunk, None)]
+        drawn = first is not None and renders[0].alone.draws > 0
         for backend in candidates() if drawn else ():
             trial = try_backend(backend, self._settings.env.python)
             if first is not None and not trial.complaint and trial.name != first.name:
-                sights.append(self._sight(Renderer(backend, trial.name), chunk, sights[0]))
-        return sights
+                renders.append(self._render(Renderer(backend, trial.name), chunk, renders[0]))
+        return renders
 
-    def _sight(self, renderer: Renderer | None, chunk: float, better_than: Sight | None) -> Sight:
+    def _render(self, renderer: Renderer | None, chunk: float, better_than: RenderProfile | None) -> RenderProfile:
         what = f"drawing with {renderer.backend}" if renderer is not None else "simulating"
         cores = self._machine.cores
         self._tell(f"{what}, 1 worker")
-        with self._probe(None, renderer, onlooker=max(1, round(chunk))) as probe:
+        with self._probe(None, renderer, null_policy=max(1, round(chunk))) as probe:
             alone = probe.run(1, _SECONDS)
             if better_than is not None and alone.draw > _WORTH_A_LOOK * better_than.alone.draw:
-                return Sight(renderer, alone, alone)
+                return RenderProfile(renderer, alone, alone)
             self._tell(f"{what}, {cores} workers")
-            return Sight(renderer, alone, probe.run(cores, _SECONDS) if cores > 1 else alone)
+            return RenderProfile(renderer, alone, probe.run(cores, _SECONDS) if cores > 1 else alone)
 
-    def _probe(self, host: Host | None, renderer: Renderer | None = None, onlooker: int = 0) -> Probe:
+    def _probe(self, host: Host | None, renderer: Renderer | None = None, null_policy: int = 0) -> Probe:
         prepared = self._prepared if renderer is None else dataclasses.replace(self._prepared, renderer=renderer)
         recipe = self._preparation.recipe(prepared)
-        if onlooker:
-            spec = dataclasses.replace(prepared.policy.spec, action_steps=onlooker)
+        if null_policy:
+            spec = dataclasses.replace(prepared.policy.spec, action_steps=null_policy)
             recipe = dataclasses.replace(
                 recipe,
-                policy=_ONLOOKER,
+                policy=_NULL_POLICY,
                 policy_settings={},
                 policy_spec=spec.to_wire(),
-                policy_identity=policy_identity(policy_code(_ONLOOKER, PolicySettings()), spec),
+                policy_identity=policy_identity(policy_code(_NULL_POLICY, PolicySettings()), spec),
             )
         return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
 

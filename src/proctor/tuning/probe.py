@@ -1,4 +1,4 @@
-"""Real workers that run short stretches on command, so that a machine can be measured with what a run will use."""
+"""Real workers that run short spans on command, so that a machine can be measured with what a run will use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from proctor.engine.handles import Host, HostHandle, WorkerHandle, WorkerRecipe
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
 from proctor.engine.process import wait_readable
-from proctor.errors import PolicyHostError, RunError
+from proctor.errors import Interrupted, PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
-from proctor.machine.programs import Interrupted
 from proctor.policies.protocol import PolicySpec
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, Task
@@ -27,7 +26,7 @@ _SPANS = ("simulate", "draw", "wait")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TimedSpan:
     """What several workers did in the same while; seconds are averages per worker."""
 
     step: float
@@ -103,7 +102,7 @@ class Probe:
         """The most bytes that a worker has taken so far."""
         return max((peak_memory(worker.child.process.pid) for worker in self._workers), default=0)
 
-    def run(self, workers: int, seconds: float) -> Stretch:
+    def run(self, workers: int, seconds: float) -> TimedSpan:
         """Let that many workers play at the same time, for about so long, after a short warm-up."""
         while len(self._workers) < workers:
             self._workers.append(WorkerHandle(len(self._workers), self._recipe, self._host))
@@ -114,13 +113,13 @@ class Probe:
         warm = _Sum(self._play(2 * chunk))
         longest = max(1, min(task.max_steps for task in self._tasks) // chunk)
         asks = max(2, math.ceil(seconds / warm.per_ask(*_SPANS)))
-        stretches = math.ceil(asks / longest)
-        length = math.ceil(asks / stretches) * chunk
+        spans = math.ceil(asks / longest)
+        length = math.ceil(asks / spans) * chunk
         pids = [worker.child.process.pid for worker in self._workers]
         before = sum(map(cpu_seconds, pids))
         # Spread over a round: in step, all would draw at once and ask at once, which no run does for long.
-        total = _Sum(self._play(length, stretches, spread=warm.per_ask(*_SPANS) / len(self._workers)))
-        return Stretch(
+        total = _Sum(self._play(length, spans, spread=warm.per_ask(*_SPANS) / len(self._workers)))
+        return TimedSpan(
             step=total.seconds("simulate") / total.steps,
             draw=total.seconds("draw") / total.looks if total.looks else 0.0,
             wait=total.per_ask("wait"),
@@ -133,7 +132,7 @@ class Probe:
         )
 
     def _play(self, steps: int, times: int = 1, spread: float = 0.0) -> list[EpisodeRecord]:
-        """Let every worker play so many stretches; each begins so many seconds after the one before it."""
+        """Let every worker play so many spans; each begins so many seconds after the one before it."""
         left = {worker.number: times for worker in self._workers}
         for worker in self._workers:
             self._order(worker, steps, left)

@@ -10,15 +10,16 @@ from proctor.benchmarks.processors import spec_behind
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import to_plain
-from proctor.errors import UsageError
+from proctor.errors import UsageError, for_python
 from proctor.installation import require
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.vector.hub import make_hub_env, parse_hub_id
 
 VectorEnvs = dict[str, dict[int, Any]]
 """A `gymnasium.vector.VectorEnv` per task: {group: {task_id: environment}}."""
 
 
+@for_python({"env.": ""})
 def make_env(
     config_or_type: EnvSettings | str,
     n_envs: int = 1,

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from proctor.errors import ProctorError
 from proctor.files import clip
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.viewer.files import STATIC, file_response, static_response
 from proctor.viewer.pages import Pages
 from proctor.viewer.readers import BusyError, Readers

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from proctor.machine.names import Hosts
+from proctor.machine.addresses import Hosts
 from proctor.store.run_directory import DATABASE
 
 POLICY = (

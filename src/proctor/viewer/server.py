@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from proctor.errors import EXIT_SIGINT, EXIT_SIGTERM
 from proctor.installation import missing_package
-from proctor.machine.names import cannot_listen
+from proctor.machine.addresses import cannot_listen
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,7 +30,7 @@ def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> 
         import uvicorn
     except ImportError as error:
         raise missing_package("proctor view", str(error.name), "view") from None
-    from proctor.machine.names import Hosts
+    from proctor.machine.addresses import Hosts
     from proctor.viewer.app import make_app
 
     with _listen(host, port) as listening:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proctor.config.files import CONFIG_FILE, read_run_settings, shard_in
+from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import ProctorError
 from proctor.files import clip
 from proctor.plan import make_plan, shard_of

@@ -55,7 +55,7 @@ def _only_known(words: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_override(path: Path) -> dict[str, str]:
-    from proctor.config.yaml_text import YamlError, read_yaml  # here: workers never read a file
+    from proctor.config.yaml_files import YamlError, read_yaml  # here: workers never read a file
 
     try:
         words = read_yaml(path)

@@ -20,8 +20,7 @@ from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.video import VideoError
 from proctor.engine.worker import EpisodePlayer
-from proctor.errors import PolicyLostError, RunError, StoreError
-from proctor.machine.programs import Interrupted
+from proctor.errors import Interrupted, PolicyLostError, RunError, StoreError
 from proctor.recording.recorder import RecordingError
 from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
 from proctor.types import Episode

@@ -24,8 +24,8 @@ from proctor.engine.transport import HOST_DIED, now
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
 from proctor.files import reason
-from proctor.machine.cores import usable_cores
 from proctor.machine.processes import cpu_seconds, describe_exit
+from proctor.machine.resources import usable_cores
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory

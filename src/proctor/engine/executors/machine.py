@@ -15,9 +15,8 @@ from proctor.engine.preparation import Preparation, PreparedRun, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.workforce import WorkerRange, worker_range
-from proctor.machine.cores import usable_cores
-from proctor.machine.memory import available_memory
 from proctor.machine.processes import open_file_limit
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
 from proctor.policies.protocol import Policy
 from proctor.store.identity import Identity

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
+from proctor.config.settings import EXECUTION, DevicePolicySettings, Locates
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeRobotSettings(PolicySettings):
+class LeRobotSettings(DevicePolicySettings):
     """`--policy.*` of a LeRobot checkpoint; every other name is a field of the checkpoint's own config."""
 
     OPEN: ClassVar[str | None] = "overrides"
@@ -29,12 +29,6 @@ class LeRobotSettings(PolicySettings):
     # Not identity as they are written: what these come to is in the policy's spec (the kind of device, the rows of
     # a batch) and in its fingerprint (the config with every override, by content where one is a path).
     path: Annotated[str | None, Locates("checkpoint"), EXECUTION, "directory or hub id of a checkpoint"] = None
-    device: Annotated[
-        str | None, EXECUTION, "cpu, cuda, cuda:0, or a comma list for one host each [the checkpoint's]"
-    ] = None
-    batch_size: Annotated[
-        int, AtLeast(0), EXECUTION, "rows in one forward pass, part of the result; 0: 1 on a CPU, 16 on a GPU"
-    ] = 0
     overrides: Annotated[
         dict[str, Any],
         Locates("values"),

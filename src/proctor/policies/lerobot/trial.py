@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from proctor.machine.cores import usable_cores
+from proctor.machine.resources import usable_cores
 from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
 from proctor.policies.lerobot.lane_resources import LanePool, LaneResources
 from proctor.policies.lerobot.proof import ReferenceEpisode, SyntheticInputs, prove, reference_episode

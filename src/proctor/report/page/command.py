@@ -20,7 +20,7 @@ from proctor.config.settings import (
     WandbSettings,
 )
 from proctor.config.wire import to_plain
-from proctor.config.yaml_text import dump_yaml
+from proctor.config.yaml_files import dump_yaml
 from proctor.policies.python import LIVE
 
 # Where a run lies, how it was watched and which part of it this is does not belong to what it was.

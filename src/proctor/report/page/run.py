@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proctor.config.files import read_run_settings, shard_in
+from proctor.config.yaml_files import read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.plan import Plan, make_plan, shard_of

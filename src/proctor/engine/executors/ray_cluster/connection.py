@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proctor.config.clusters import AUTO, LOCAL
+from proctor.config.combinations import AUTO, LOCAL
 from proctor.errors import UsageError
 
 _SECONDS = 5.0

@@ -23,8 +23,7 @@ from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pa
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
-from proctor.errors import BenchmarkError, PolicyError, ProctorError, RunError, StoreError
-from proctor.machine.programs import Interrupted
+from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
 from proctor.machine.scratch import scratch_folder
 from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes

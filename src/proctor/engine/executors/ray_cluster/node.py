@@ -22,9 +22,8 @@ from proctor.engine.executors.machine import ThisMachine
 from proctor.engine.executors.protocol import RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import ProctorError, RunError, UsageError
+from proctor.errors import Interrupted, ProctorError, RunError, UsageError
 from proctor.events import Progress, Watcher
-from proctor.machine.programs import Interrupted
 from proctor.plan import make_plan
 from proctor.store.identity import Identity
 from proctor.store.lock import RunLock

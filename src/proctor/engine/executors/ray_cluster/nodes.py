@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proctor.config.settings import LimitSettings, PolicySettings
+from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings
 from proctor.engine.dispatch import Restarts
 from proctor.engine.executors.protocol import RunFacts
 from proctor.engine.executors.ray_cluster.node import Node, NodeOrder, NodeReport
@@ -208,7 +208,7 @@ def gpus_wanted(policy: PolicySettings, there: int) -> int:
 
     A policy whose device is left open gets one where there is one.
     """
-    if not hasattr(policy, "device"):
+    if not isinstance(policy, DevicePolicySettings):
         return 0
     if policy.device is None:
         return min(1, there)

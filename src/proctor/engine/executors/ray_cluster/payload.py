@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import proctor
 from proctor.config.contents import files_named_in
-from proctor.config.settings import Settings, deciding
+from proctor.config.settings import Settings, identity_values
 from proctor.config.wire import to_plain
 
 Tree = dict[str, Any]
@@ -68,7 +68,9 @@ def pack_sources(settings: Settings, folder: Path) -> dict[str, str]:
 
 def pack_files(settings: Settings) -> dict[str, dict[str, Any]]:
     """Put every file and folder that the policy's and the benchmark's settings name into the object store."""
-    named = to_plain([settings.policy.path, *(deciding(getattr(settings, section)) for section in _SECTIONS)])
+    named = to_plain(
+        [settings.policy.path, *(identity_values(getattr(settings, section)) for section in _SECTIONS)]
+    )
     return {name: dict(_put(Path(name).expanduser())) for name in files_named_in(named)}
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proctor.conformance.introduction import Introduction
+from proctor.conformance.leaks import Holdings
 from proctor.conformance.player import PlayerBoot
-from proctor.conformance.score import Play, Programme
+from proctor.conformance.schedule import Play, Programme
+from proctor.conformance.self_report import SelfReport
 from proctor.conformance.trace import Trace
-from proctor.conformance.wear import Wear
 from proctor.engine.messages import Channel, ChannelClosed, Message
 from proctor.engine.process import ChannelChild, wait_readable
 from proctor.errors import UsageError
@@ -35,19 +35,19 @@ class PlayerRecipe:
 
 
 @dataclass
-class Seen:
+class PlayerReports:
     """What all players together saw; traces by task number and play name."""
 
-    introductions: list[Introduction] = field(default_factory=list)
+    self_reports: list[SelfReport] = field(default_factory=list)
     unable: str = ""
     traces: dict[tuple[int, str], Trace] = field(default_factory=dict)
-    wear: list[Wear] = field(default_factory=list)
-    wear_error: str = ""
+    holdings: list[Holdings] = field(default_factory=list)
+    leak_error: str = ""
 
 
 def perform(
     programmes: Sequence[Programme], recipe: PlayerRecipe, at_once: int, tell: Callable[[str], None]
-) -> Seen:
+) -> PlayerReports:
     """Run every programme in a process of its own, some of them side by side.
 
     Args:
@@ -59,34 +59,34 @@ def perform(
     Raises:
         UsageError: the benchmark cannot be used here, and says why.
     """
-    seen = Seen()
-    waiting, busy = deque(enumerate(programmes)), list[_Player]()
+    reports = PlayerReports()
+    waiting, busy = deque(enumerate(programmes)), list[_PlayerHandle]()
     total = sum(max(1, len(programme.plays)) for programme in programmes)
     try:
         while waiting or busy:
             while waiting and len(busy) < at_once:
                 number, programme = waiting.popleft()
-                busy.append(_Player(programme, recipe, number, seen))
-            left = total - len(seen.traces) - bool(seen.wear or seen.wear_error)
+                busy.append(_PlayerHandle(programme, recipe, number, reports))
+            left = total - len(reports.traces) - bool(reports.holdings or reports.leak_error)
             tell(f"played {total - left} of {total}")
             channels: list[Any] = [player.channel for player in busy]
             wait_readable(channels, max(0.0, min(player.deadline for player in busy) - time.monotonic()))
             for player in busy:
                 player.hear()
             busy = [player for player in busy if not player.over]
-            if seen.unable:
+            if reports.unable:
                 break
     finally:
         for player in busy:
             player.child.reap()
-    return seen
+    return reports
 
 
-class _Player:
+class _PlayerHandle:
     """One player and what it still has to do."""
 
-    def __init__(self, programme: Programme, recipe: PlayerRecipe, number: int, seen: Seen) -> None:
-        self._seen, self._programme = seen, programme
+    def __init__(self, programme: Programme, recipe: PlayerRecipe, number: int, reports: PlayerReports) -> None:
+        self._reports, self._programme = reports, programme
         self._orders: deque[Play | None] = deque(programme.plays or [None])
         self._parts: list[str] = []
         self._introduced = False
@@ -130,7 +130,7 @@ class _Player:
                 reason = message.get("reason") or message["message"]
                 if message["usage"]:
                     raise UsageError(reason.removeprefix("UsageError: "))
-                self._seen.unable = self._seen.unable or reason
+                self._reports.unable = self._reports.unable or reason
             case "closed":
                 ending = describe_exit(self.child.reap())
                 words = self.child.last_words()
@@ -139,14 +139,17 @@ class _Player:
     def _store(self, text: str) -> None:
         if not self._introduced:
             self._introduced = True
-            self._seen.introductions.append(Introduction(**json.loads(text)))
+            self._reports.self_reports.append(SelfReport(**json.loads(text)))
             return
         play = self._orders.popleft()
         if play is not None:
-            self._seen.traces[play.task, play.name] = Trace.from_json(text)
+            self._reports.traces[play.task, play.name] = Trace.from_json(text)
             return
         answer = json.loads(text)
-        self._seen.wear, self._seen.wear_error = [Wear(**wear) for wear in answer["rounds"]], answer["error"]
+        self._reports.holdings, self._reports.leak_error = (
+            [Holdings(**holdings) for holdings in answer["rounds"]],
+            answer["error"],
+        )
 
     def _order_next(self) -> None:
         self.deadline = time.monotonic() + _LONGEST_ORDER
@@ -158,7 +161,7 @@ class _Player:
                 return
             play = self._orders[0]
             self.channel.send(
-                {"type": "wear", "rounds": self._programme.rounds}
+                {"type": "holdings", "rounds": self._programme.rounds}
                 if play is None
                 else {"type": "play", "play": play.to_wire()}
             )
@@ -170,10 +173,10 @@ class _Player:
         self.over = True
         self.child.reap()
         if not self._introduced:
-            self._seen.unable = self._seen.unable or reason
+            self._reports.unable = self._reports.unable or reason
         for play in self._orders:
             if play is None:
-                self._seen.wear_error = reason
+                self._reports.leak_error = reason
             else:
-                self._seen.traces[play.task, play.name] = Trace(error=reason)
+                self._reports.traces[play.task, play.name] = Trace(error=reason)
                 reason = "not played: " + reason.removeprefix("not played: ")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
-from proctor.conformance.actions import actions
+from proctor.conformance.schedule import actions
 from proctor.types import NO_LOOK, Episode, Task
 
 _PATIENCE = 1.0
@@ -21,7 +21,7 @@ _PATIENCE = 1.0
 
 
 @dataclass(frozen=True)
-class Wear:
+class Holdings:
     """What a process holds after a round of build, play and close; `memory` is in bytes."""
 
     descriptors: dict[str, int]
@@ -39,9 +39,9 @@ class Wear:
         return sum(self.descriptors.values()) + self.threads + self.children
 
 
-def wear_out(benchmark: Benchmark, task: Task, seed: int, rounds: int) -> list[Wear]:
+def count_leaks(benchmark: Benchmark, task: Task, seed: int, rounds: int) -> list[Holdings]:
     """Build, use and close a simulator many times; returns what is held after each."""
-    found: list[Wear] = []
+    found: list[Holdings] = []
     for _ in range(rounds - 1):
         _use_once(benchmark, task, seed)
         found.append(_count())
@@ -63,20 +63,20 @@ def _use_once(benchmark: Benchmark, task: Task, seed: int) -> None:
         simulator.close()
 
 
-def _settled(at_most: int) -> Wear:
+def _settled(at_most: int) -> Holdings:
     """Count, and again for a while if there is more than before: threads take a moment to end."""
     deadline = time.monotonic() + _PATIENCE
-    while (wear := _count()).total > at_most and time.monotonic() < deadline:
+    while (holdings := _count()).total > at_most and time.monotonic() < deadline:
         time.sleep(0.02)
-    return wear
+    return holdings
 
 
-def _count() -> Wear:
+def _count() -> Holdings:
     gc.collect()
     tasks = list(Path("/proc/self/task").iterdir())
     children = sum(len(_read(task / "children").split()) for task in tasks)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return Wear(_descriptors(), len(tasks), children, pages * os.sysconf("SC_PAGE_SIZE"))
+    return Holdings(_descriptors(), len(tasks), children, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _descriptors() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What is played: which episode, in which process, after what, looked at when.
+"""What is played: which episode, in which process, after what, looked at when, with which actions.
 
 A check compares two plays of one episode that differ in one thing only. The plays of one process follow each
 other in one worker's life: reused simulators, other episodes and other tasks in between.
@@ -6,11 +6,14 @@ other in one worker's life: reused simulators, other episodes and other tasks in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from proctor.types import Episode, Task
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.types import BenchmarkSpec, Episode, Task
 
 FIRST = "first"
 AGAIN = "again"
@@ -148,3 +151,32 @@ def _rebuilding(task: int, episodes: int, steps: int) -> Sequence[Play]:
 def episode_of(play: Play, task: Task, seed: int) -> Episode:
     """Return the episode of a play, numbered as a run numbers it."""
     return Episode(task, play.index, seed + play.index)
+
+
+_ENDLESS = 1e30
+"""A bound beyond it is none: nobody means to reach the largest float."""
+
+
+def actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]:
+    """Yield valid actions without end, the same ones for the same key."""
+    low, high = (_bound(side, spec.action_size) for side in (spec.action_low, spec.action_high))
+    yield low.copy()
+    yield high.copy()
+    generator = np.random.default_rng(key)
+    while True:
+        action = generator.uniform(low, high)
+        yield (np.rint(action) if spec.action_integers else action).astype(np.float32)
+
+
+def wild_actions(spec: BenchmarkSpec, key: tuple[int, int]) -> Iterator[NDArray[Any]]:
+    """Yield actions without end that reach three times as far from the middle as the bounds do."""
+    low, high = (_bound(side, spec.action_size).astype(np.float64) for side in (spec.action_low, spec.action_high))
+    generator = np.random.default_rng(key)
+    while True:
+        yield (low + high) / 2 + 1.5 * (high - low) * generator.uniform(-1, 1, spec.action_size)
+
+
+def _bound(side: Any, size: int) -> NDArray[np.float32]:
+    bound = np.broadcast_to(np.asarray(side, np.float64), (size,))
+    # Where a space has no bound, the unit is as good as any.
+    return np.where(np.abs(bound) < _ENDLESS, bound, np.sign(bound)).astype(np.float32)

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from proctor.benchmarks.rendering import Renderer
 from proctor.policies.protocol import Cost, Pass, PolicySpec
-from proctor.tuning.choose import Forecast, forecasts, ranked
-from proctor.tuning.measure import Brain, Machine, Measured, Sight
-from proctor.tuning.probe import Stretch
+from proctor.tuning.advice import Forecast, forecasts, ranked
+from proctor.tuning.measure import Machine, Measurements, PolicyProfile, RenderProfile
+from proctor.tuning.probe import TimedSpan
 
 SOFTWARE = Renderer("egl", "llvmpipe (LLVM 15)")
 H200 = Renderer("egl", "NVIDIA H200/PCIe/SSE2")
 GIB = 1 << 30
 
 
-def stretch(step: float, draw: float, wait: float = 0.0, workers: int = 1) -> Stretch:
+def stretch(step: float, draw: float, wait: float = 0.0, workers: int = 1) -> TimedSpan:
     work = 10 * step + draw
-    return Stretch(
+    return TimedSpan(
         step=step, draw=draw, wait=wait, round=work + wait, core=work, chunk=10, draws=1, asks=50, workers=workers
     )
 
 
-def on_cores(cores: int = 4, act: float = 0.1, **changes: Any) -> Measured:
+def on_cores(cores: int = 4, act: float = 0.1, **changes: Any) -> Measurements:
     """Software drawing, and a policy on the processor."""
-    brain = Brain(
+    policy = PolicyProfile(
         spec=PolicySpec(action_steps=10, lanes=cores, identity={"device": "cpu"}),
         in_worker=False,
         load=15.0,
@@ -38,15 +38,15 @@ def on_cores(cores: int = 4, act: float = 0.1, **changes: Any) -> Measured:
         core=act,
         gpu_memory=None,
     )
-    sight = Sight(SOFTWARE, stretch(0.0005, 0.15), stretch(0.0005, 0.15, workers=cores))
+    render = RenderProfile(SOFTWARE, stretch(0.0005, 0.15), stretch(0.0005, 0.15, workers=cores))
     machine = Machine(cores, 64 * GIB, [])
-    found = Measured(machine, brain, stretch(0.0005, 0.15, act), [sight], GIB // 2, 2.0)
+    found = Measurements(machine, policy, stretch(0.0005, 0.15, act), [render], GIB // 2, 2.0)
     return dataclasses.replace(found, **changes)
 
 
-def on_gpu(cores: int = 16) -> Measured:
+def on_gpu(cores: int = 16) -> Measurements:
     """What was measured on an H200 with 16 cores."""
-    brain = Brain(
+    policy = PolicyProfile(
         spec=PolicySpec(action_steps=10, lanes=2, batch=16, identity={"device": "NVIDIA H200"}),
         in_worker=False,
         load=16.0,
@@ -55,11 +55,13 @@ def on_gpu(cores: int = 16) -> Measured:
         core=0.002,
         gpu_memory=10 * GIB,
     )
-    sight = Sight(H200, stretch(0.0004, 0.0059), stretch(0.0007, 0.055, workers=cores))
-    return Measured(Machine(cores, 124 * GIB, []), brain, stretch(0.0004, 0.006, 0.0089), [sight], GIB // 3, 1.5)
+    render = RenderProfile(H200, stretch(0.0004, 0.0059), stretch(0.0007, 0.055, workers=cores))
+    return Measurements(
+        Machine(cores, 124 * GIB, []), policy, stretch(0.0004, 0.006, 0.0089), [render], GIB // 3, 1.5
+    )
 
 
-def best(measured: Measured, episodes: int = 1000) -> Forecast:
+def best(measured: Measurements, episodes: int = 1000) -> Forecast:
     return ranked(forecasts(measured, episodes, max_steps=500))[0]
 
 
@@ -90,9 +92,9 @@ def test_the_forecast_on_a_gpu_is_what_was_seen_there() -> None:
 def test_a_lane_that_cannot_be_shared_is_got_round_by_copies_if_there_is_much_to_do() -> None:
     measured = on_cores()
     cost = Cost(load=15.0, act=0.1, side_by_side=1.0, memory=2 * GIB)
-    spec = dataclasses.replace(measured.brain.spec, lanes=1)
-    brain = dataclasses.replace(measured.brain, cost=cost, spec=spec, passes=[Pass(1, 0.1, 0.1)])
-    alone = dataclasses.replace(measured, brain=brain)
+    spec = dataclasses.replace(measured.policy.spec, lanes=1)
+    policy = dataclasses.replace(measured.policy, cost=cost, spec=spec, passes=[Pass(1, 0.1, 0.1)])
+    alone = dataclasses.replace(measured, policy=policy)
     assert best(alone).choice.placement == "worker"
     short = ranked(forecasts(alone, 2, max_steps=20))[0]
     assert short.choice.placement == "central"
@@ -105,8 +107,8 @@ def test_copies_that_do_not_fit_are_not_offered() -> None:
 
 def test_the_quicker_renderer_is_taken() -> None:
     measured = on_cores()
-    quick = Sight(Renderer("osmesa", "softpipe"), stretch(0.0005, 0.05), stretch(0.0005, 0.05, workers=4))
-    assert best(dataclasses.replace(measured, sights=[*measured.sights, quick])).choice.sight == 1
+    quick = RenderProfile(Renderer("osmesa", "softpipe"), stretch(0.0005, 0.05), stretch(0.0005, 0.05, workers=4))
+    assert best(dataclasses.replace(measured, renders=[*measured.renders, quick])).choice.renderer == 1
 
 
 @settings(deadline=None, max_examples=40)
@@ -131,6 +133,6 @@ def test_the_first_is_the_quickest_or_as_good_with_fewer_workers() -> None:
 
 def test_a_batch_that_could_not_be_timed_is_still_a_choice() -> None:
     measured = on_gpu()
-    brain = dataclasses.replace(measured.brain, passes=measured.brain.passes[:1])
-    rows = {found.choice.rows for found in forecasts(dataclasses.replace(measured, brain=brain), 100, 500)}
+    policy = dataclasses.replace(measured.policy, passes=measured.policy.passes[:1])
+    rows = {found.choice.rows for found in forecasts(dataclasses.replace(measured, policy=policy), 100, 500)}
     assert rows == {8, 16}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor.config.combinations import from_slurm
 from proctor.config.load import settings_from_flags
-from proctor.config.shards import from_slurm
 from proctor.errors import UsageError
 
 BASE = ["--policy.type=zero", "--env.type=metaworld", "--env.task=reach-v3", "--output_dir=/runs/a"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hostile_runs import BOMB
 from proctor.config.flags import FlagText
-from proctor.config.yaml_text import MOST_VALUES, TooLargeError, YamlError, dump_yaml, parse_yaml
+from proctor.config.yaml_files import MOST_VALUES, TooLargeError, YamlError, dump_yaml, parse_yaml
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -12,7 +12,7 @@ from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Windo
 from proctor.types import BenchmarkSpec
 
 
-class Onlooker(Policy):
+class NullPolicy(Policy):
     """Runs inside a worker, in the place of the policy whose spec it is given."""
 
     light = True
@@ -21,7 +21,7 @@ class Onlooker(Policy):
         self._spec, self._sampler = spec, ActionSampler(benchmark)
 
     @classmethod
-    def rebuild(cls, settings: Any, benchmark: BenchmarkSpec, spec: PolicySpec) -> Onlooker:
+    def rebuild(cls, settings: Any, benchmark: BenchmarkSpec, spec: PolicySpec) -> NullPolicy:
         """Look as `spec` says."""
         return cls(benchmark, spec)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proctor.conformance.actions import actions
+from proctor.conformance.schedule import actions
 from proctor.types import BenchmarkSpec
 
 

@@ -2,32 +2,72 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.protocol import Simulator
-from proctor.conformance.drawings import DrawingCounter
-from proctor.conformance.trace import Moment, Sight, Trace
+from proctor.conformance.trace import ArrayDigest, StepResult, Trace
 from proctor.engine.policy_session import all_finite
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome
+
+_FUNCTIONS = (
+    ("mujoco", "mjr_render"),
+    ("mujoco._render", "mjr_render"),
+    ("pygame.surfarray", "array3d"),
+    ("pygame.surfarray", "pixels3d"),
+)
+"""Module and name; whoever draws calls exactly one of them a frame, through its module."""
+
+
+class DrawingCounter:
+    """Counts calls from the moment on in which a library is there to be watched."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._watched: set[tuple[str, str]] = set()
+
+    def watch(self) -> None:
+        """Watch every known library that has been imported by now."""
+        for place in _FUNCTIONS:
+            module = sys.modules.get(place[0])
+            function = getattr(module, place[1], None)
+            if function is not None and place not in self._watched:
+                setattr(module, place[1], self._counting(function))
+                self._watched.add(place)
+
+    @property
+    def watching(self) -> bool:
+        """Whether any drawing could have been counted."""
+        return bool(self._watched)
+
+    def _counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.calls += 1
+            return function(*arguments, **named)
+
+        return counted
+
 
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
-class Held(NamedTuple):
+class HandedArray(NamedTuple):
     """An array that was given away, and what it looked like then."""
 
     key: str
     step: int
     array: NDArray[Any]
-    sight: Sight
+    then: ArrayDigest
 
 
-class Recorder:
+class TracingSimulator:
     """Wraps a simulator; itself one, so that the engine's own loop can drive it."""
 
     def __init__(self, simulator: Simulator, spec: BenchmarkSpec, counter: DrawingCounter) -> None:
@@ -37,7 +77,7 @@ class Recorder:
         self.doing = ""
         self._look: Look = NO_LOOK
         self._step = 0
-        self._held: list[Held] = []
+        self._held: list[HandedArray] = []
         self._reports_success = True
 
     def reset(self, episode: Episode, look: Look) -> None:
@@ -71,13 +111,13 @@ class Recorder:
         self.trace.look_draws += self._counter.calls - drawn
         self.trace.look_seconds += time.process_time() - begun
         self._check_keys(observation)
-        sights = self.trace.sights.setdefault(str(self._step), {})
+        arrays = self.trace.arrays.setdefault(str(self._step), {})
         for key in sorted(self._look):
             array = observation.get(key)
             feature = self._spec.every.get(key)
             if isinstance(array, np.ndarray):
-                sights[key] = Sight.of(array)
-                self._held.append(Held(key, self._step, array, sights[key]))
+                arrays[key] = ArrayDigest.of(array)
+                self._held.append(HandedArray(key, self._step, array, arrays[key]))
             if feature is not None:
                 self._check_array(key, array, feature)
         return observation
@@ -98,15 +138,15 @@ class Recorder:
         self.doing = "close"
         self._simulator.close()
 
-    def settle(self, before: list[Held]) -> list[Held]:
+    def settle(self, before: list[HandedArray]) -> list[HandedArray]:
         """Look whether arrays that were given away have been changed since, here or in the play before.
 
         Returns:
             The arrays of this play, for the one that follows.
         """
         for held, whose in ((self._held, ""), (before, " of the episode before")):
-            for key, step, array, sight in held:
-                if Sight.of(array).digest != sight.digest:
+            for key, step, array, then in held:
+                if ArrayDigest.of(array).digest != then.digest:
                     self.trace.blame("arrays", f"{key} of step {step}{whose} was changed later")
         return self._held
 
@@ -130,8 +170,8 @@ class Recorder:
             elif not np.isfinite(value):
                 self.trace.blame("outcomes", f"{where}: metric {name!r} is {value}")
         self.trace.success |= bool(outcome.success)
-        self.trace.moments.append(
-            Moment(
+        self.trace.results.append(
+            StepResult(
                 _number(outcome.reward),
                 bool(outcome.terminated),
                 bool(outcome.truncated),

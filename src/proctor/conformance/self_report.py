@@ -25,7 +25,7 @@ _GL = re.compile(r"/lib(EGL|GL|GLX|GLESv2|OSMesa|OpenGL|glfw|vulkan|cuda|gallium
 
 
 @dataclass(frozen=True)
-class Introduction:
+class SelfReport:
     """A benchmark's facts, and the modules and libraries that were loaded to learn them.
 
     Attributes:
@@ -51,7 +51,7 @@ class Introduction:
         return asdict(self)
 
 
-def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
+def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, SelfReport]:
     """Make the benchmark from settings that came over the wire, as a worker does, and ask it."""
     modules, libraries = set(sys.modules), _gl_libraries()
     benchmark_class: type[Benchmark] = load_object(path)
@@ -62,7 +62,7 @@ def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, Introduction]:
     facts = facts or facts_of(benchmark, path)
     own = {path.partition(".")[0].partition(":")[0], "numpy", "proctor"}
     imported = sorted(new & (_HEAVY | {name.replace("-", "_") for name in benchmark.distributions()}) - own)
-    return benchmark, Introduction(
+    return benchmark, SelfReport(
         to_plain(facts),
         imported,
         loaded,

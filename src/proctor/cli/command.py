@@ -1,0 +1,153 @@
+"""What every command is made of: its words, its flags, and the function that it runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proctor.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:  # the doctor must be able to speak where what reads settings is broken
+    from proctor.config.flags import Nested
+
+Own = TypeVar("Own")
+
+
+class Command(argparse.ArgumentParser):
+    """A command whose flags are all its own. Every mistake is one line and status 2.
+
+    Args:
+        name: what is typed after `proctor`.
+        run: is called with what was given; returns the exit status.
+        usage: how it is typed, without `proctor` and its name.
+        words: what it is for, with examples.
+        ending: what is said below the flags.
+    """
+
+    def __init__(
+        self, name: str, run: Callable[[argparse.Namespace], int], usage: str, words: str, ending: str
+    ) -> None:
+        super().__init__(
+            prog=f"proctor {name}",
+            usage=f"proctor {name} {usage}",
+            description=words,
+            epilog=ending,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=False,
+            allow_abbrev=False,
+            exit_on_error=False,
+        )
+        self._run = run
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Run it; returns the exit status."""
+        return self._run(self._given(arguments))
+
+    def show_help(self, console: Console) -> None:
+        """Print its words and its flags."""
+        console.print(self.format_help().rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+    def error(self, message: str) -> Any:
+        """Say what argparse has against a command line."""
+        raise UsageError(f"{message}. See: {self.prog} --help")
+
+    def _given(self, arguments: Sequence[str]) -> argparse.Namespace:
+        flags = {flag.replace("_", "-"): flag for flag in self._option_string_actions}
+        spelled = [_spelled(argument, flags) for argument in arguments]
+        try:
+            given, rest = self.parse_known_intermixed_args(spelled)
+        except argparse.ArgumentError as wrong:
+            flag = wrong.argument_name
+            if wrong.message.startswith("ignored explicit argument"):
+                self.error(f"{flag} takes no value.{did_you_mean(str(flag), flags.values())}".removesuffix("."))
+            self.error(f"{flag} needs a value: {flag}=VALUE")
+        for word in rest:
+            if word.startswith("-"):
+                raise unknown_flag(word, flags.values(), self.prog)
+            self.error(f"unexpected '{word}'")
+        return given
+
+
+class Given(NamedTuple, Generic[Own]):
+    """A command line: a command's own flags, checked; the rest as a tree of values; and as it was typed."""
+
+    own: Own
+    tree: Nested
+    arguments: Sequence[str]
+
+
+class RunCommand(Generic[Own]):
+    """A command that takes settings of a run as flags, besides some of its own.
+
+    Args:
+        name: what is typed after `proctor`.
+        run: is called with what was given; returns the exit status.
+        words: what it is for, how it is typed, with examples.
+        own: the dataclass of its own flags, with a title for them.
+        tables: the settings that it takes, for its help.
+        sections: the settings that it takes, by the first part of their names; none: all of them.
+        first: the setting that a first word without a flag stands for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Given[Own]], int],
+        words: str,
+        own: tuple[str, type[Own]],
+        tables: Callable[[], list[tuple[str, Table]]],
+        sections: Sequence[str] = (),
+        first: str = "",
+    ) -> None:
+        self._prog, self._run, self._words = f"proctor {name}", run, words
+        self._title, self._own = own
+        self._tables, self._sections, self._first = tables, sections, first
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Run it; returns the exit status."""
+        return self._run(self._given(arguments))
+
+    def show_help(self, console: Console) -> None:
+        """Print its words and a table for each kind of flags."""
+        from proctor.config.help import settings_table
+
+        console.print(self._words, markup=False, highlight=False, soft_wrap=True)
+        for title, table in [(self._title, settings_table("", self._own)), *self._tables()]:
+            if not table.row_count:
+                continue
+            console.print()
+            console.print(Text(title, style="bold"))
+            console.print(table)
+
+    def _given(self, arguments: Sequence[str]) -> Given[Own]:
+        from proctor.config.load import known_fields, parsed_flags, tree_of
+        from proctor.config.values import validated
+
+        if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
+            arguments = [*arguments[1:], f"--{self._first}={arguments[0]}"]
+        names = known_fields(self._own)
+        flags = parsed_flags(arguments, self._own)
+        known = {*names, *self._sections}
+        for flag in flags if self._sections else ():
+            if flag.partition(".")[0] not in known:
+                raise unknown_flag(f"--{flag}", [f"--{name}" for name in known], self._prog)
+        tree = tree_of(flags)
+        own: Own = validated("", self._own, {name: tree.pop(name) for name in names if name in tree})
+        return Given(own, tree, arguments)
+
+
+def unknown_flag(flag: str, known: Iterable[str], program: str) -> UsageError:
+    """Return the error for a flag that there is none of, with the one that was meant."""
+    hint = did_you_mean(flag.partition("=")[0], known)
+    return UsageError(f"unknown flag {flag}.{hint} See: {program} --help")
+
+
+def _spelled(argument: str, flags: dict[str, str]) -> str:
+    """Return an argument with its flag's name as it is known, whether with hyphens or underscores."""
+    name, equals, value = argument.partition("=")
+    return f"{flags.get(name.replace('_', '-'), name)}{equals}{value}"

@@ -1,0 +1,69 @@
+"""Errors name flags on the command line, and arguments and settings in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+import proctor
+from harness import SUPPORT
+from proctor.errors import RunError, UsageError, for_python
+
+TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("--eval.n_episodes=0: must be at least 1.", "n_episodes=0: must be at least 1."),
+        ("--eval.max-attempts=0: must be 1.", "eval.max_attempts=0: must be 1."),
+        (
+            "unknown flag --env.tsk. Did you mean '--env.task'? See: proctor eval --help",
+            "unknown setting env.tsk.",
+        ),
+        ("Run: pip install --force-reinstall x; sbatch --array=0-9", None),
+        ("--seed=x: must be a whole number.", "seed=x: must be a whole number."),
+    ],
+)
+def test_a_python_caller_is_told_of_arguments(told: str, said: str | None) -> None:
+    @for_python({"eval.n_episodes": "n_episodes", "seed": "seed"})
+    def fail() -> None:
+        raise UsageError(told)
+
+    with pytest.raises(UsageError) as caught:
+        fail()
+    assert str(caught.value).startswith(told if said is None else said)
+    assert "--help" not in str(caught.value)
+
+
+def test_the_kind_and_the_cause_of_an_error_stay() -> None:
+    @for_python({"env.": ""})
+    def fail() -> None:
+        raise RunError("--env.wind=9: too much") from KeyError("wind")
+
+    with pytest.raises(RunError, match=r"^wind=9: too much$") as caught:
+        fail()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"n_episodes": 0}, "n_episodes=0: must be at least 1."),
+        ({"workers": -1}, "workers=-1: must be at least 0."),
+        ({"seed": 2**40}, "seed="),
+        ({"settings": {"eval": {"max_attempts": 0}}}, "eval.max_attempts=0: must be at least 1."),
+        ({"settings": {"evil": {}}}, "unknown setting evil"),
+        ({"benchmark": "tny"}, "benchmark=tny: unknown."),
+        ({"display": "loud"}, "display=loud: must be"),
+    ],
+)
+def test_evaluate_speaks_of_no_flag(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        proctor.evaluate("zero", **{"benchmark": TINY, "task": "a", **arguments})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(words)
+    assert "--" not in str(caught.value)
+
+
+def test_make_env_config_speaks_of_its_own_arguments() -> None:
+    with pytest.raises(UsageError, match=r"^obs_type=pix: must be"):
+        proctor.make_env_config("metaworld", obs_type="pix")
