@@ -25,8 +25,8 @@ from proctor.engine.interrupts import Interrupts
 from proctor.events import Progress, Watcher
 from proctor.machine.resources import usable_cores
 from proctor.report.console import PatientConsole
-from proctor.report.tuning import print_advice
 from proctor.tuning.advice import Advice, make_advice
+from proctor.tuning.report import print_advice
 
 TASKS = "reach-v3,push-v3"
 EPISODE_STEPS = 250

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
+from proctor.eval_info import write_eval_info
 from proctor.plan import make_plan
+from proctor.results import ScoredRun
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
-from proctor.store.result import write_result
 from proctor.store.run_directory import DATABASE, RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, pack_rewards
 from proctor.types import Episode, Task
@@ -76,7 +77,7 @@ def make_run(directory: Path, kind: MadeUp | None = None) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(kind.video, target)
         run.write_config(_config(kind, tasks))
-        write_result(run, table, plan)
+        write_eval_info(ScoredRun(run.path, plan))
     return directory
 
 

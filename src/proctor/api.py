@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.config.load import build_settings, known_fields
 from proctor.config.settings import Settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError, for_python
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
-from proctor.report.ending import write_run_report
-from proctor.report.live import make_display
-from proctor.results import task_key
+from proctor.report.display import make_display
+from proctor.report.summary import write_run_report
+from proctor.results import Evaluation, task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR
 from proctor.store.schema import EpisodeRecord
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,9 @@ class EvalResult:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def complete(self) -> bool:

@@ -10,18 +10,25 @@ the estimate over all started ones (`proctor.stats.unfinished`), once enough has
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.stats.intervals import Rate, score_interval, wilson
+from proctor.errors import ProctorError
+from proctor.plan import Plan
+from proctor.stats.intervals import INTERVAL, Estimate, Rate, rate_interval, success_rate
+from proctor.stats.macro import stratified
+from proctor.stats.steps import StepCurve, curve_of_successes
 from proctor.stats.unfinished import Endings, redistribute
-from proctor.store.outcomes import ERROR, SUCCESS, Outcomes
-from proctor.store.schema import RunningEpisode
+from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, Outcomes
+from proctor.store.schema import SPANS, RunningEpisode
+from proctor.store.stored_run import StoredRecords, StoredRun
 from proctor.types import Task
 
 TaskKey = tuple[str, int]
@@ -53,11 +60,11 @@ def started_rate(endings: Endings, ages: Sequence[int], elsewhere: Endings | Non
     """
     successes, ended = endings.successes, endings.ended
     if not ages:
-        return wilson(successes, ended)
+        return success_rate(successes, ended)
     if not ended:
         return Rate(0, 0, 0.0, 1.0, len(ages), None, 1.0)
     share, unknown = redistribute(endings, ages, elsewhere)
-    low, high = score_interval(share, ended)[0], score_interval(min(1.0, share + unknown), ended)[1]
+    low, high = rate_interval(share, ended)[0], rate_interval(min(1.0, share + unknown), ended)[1]
     known = len(ages) <= MOST_RUNNING * ended and unknown <= MOST_UNKNOWN
     # Whoever has outlasted everything that has ended hardly ever succeeds: it counts as a failure, and the upper
     # end of the interval as if it were none.
@@ -65,7 +72,7 @@ def started_rate(endings: Endings, ages: Sequence[int], elsewhere: Endings | Non
 
 
 @dataclass(frozen=True)
-class Result:
+class Aggregate:
     """What some episodes of one run came to."""
 
     rate: Rate
@@ -134,7 +141,7 @@ class Results:
     def method(self) -> str:
         """How the interval of the run's rate was made."""
         rule = self._at_the_stop(self.of(self.reporting))
-        return str((self.stopped or {})["interval"]["method"]) if rule is not None else "wilson"
+        return str((self.stopped or {})["interval"]["method"]) if rule is not None else INTERVAL
 
     def _at_the_stop(self, rate: Rate) -> Rate | None:
         told = (self.stopped or {}).get("interval")
@@ -165,6 +172,43 @@ class Results:
             return None
         return [self.of([task_key(task)])[:2] for task in self.tasks if task.reports_success]
 
+    def average_over_tasks(self) -> Estimate | None:
+        """Return the mean of the tasks' rates, for more than one task; `None` while episodes run."""
+        counts = [(successes, episodes) for successes, episodes in self.counts() or () if episodes]
+        return stratified(counts) if len(counts) > 1 else None
+
+    def step_curve(self, group: str | None = None) -> StepCurve:
+        """Return how many episodes of the run, or of a group, had succeeded by each step.
+
+        Success ends an episode early, so of a run that is not complete it is over the finished prefix of its plan:
+        the episodes that happen to have ended hold too many successes.
+        """
+        places = self.places_of(key for key in self.reporting if group in (None, key[0]))
+        places = places[places < self.ended.prefix]
+        state, steps = self.ended["state"][places], self.ended["steps"][places]
+        won = state == SUCCESS
+        return curve_of_successes(steps[won].tolist(), int((won | (state == FAILURE)).sum()))
+
+    def seconds_by_span(self) -> dict[str, float]:
+        """Return the workers' seconds by what they were spent on."""
+        places = self.places_of(self._places)
+        return {span: float(sum(self.ended[span][places].tolist())) for span in SPANS}
+
+    def seconds_by_use(self, startup: float) -> dict[str, float]:
+        """Return the same as people ask for it; `startup` are the seconds in which processes started."""
+        spans = self.seconds_by_span()
+        return {
+            "simulate": spans["simulate"] + spans["reset"],
+            "draw": spans["draw"] + spans["encode"],
+            "wait": spans["wait"],
+            "start": startup + spans["build"],
+        }
+
+    @property
+    def steps(self) -> int:
+        """How many steps all episodes took that have ended."""
+        return int(self.ended["steps"].sum())
+
     def _rate(self, tasks: Collection[TaskKey], endings: Endings) -> Rate:
         ages = [age for key in tasks if key in self.reporting for age in self._ages.get(key, ())]
         return started_rate(endings, ages, self._all_endings)
@@ -183,20 +227,20 @@ class Results:
         return np.concatenate([nothing, *(self._places.get(key, nothing) for key in tasks)])
 
     @cached_property
-    def result(self) -> Result:
+    def result(self) -> Aggregate:
         """What the whole run came to."""
         return self._result(list(self._places), self.overall)
 
-    def result_of(self, tasks: Collection[TaskKey]) -> Result:
+    def result_of(self, tasks: Collection[TaskKey]) -> Aggregate:
         """Return what some tasks came to."""
         return self._result(tasks, self.of(tasks))
 
-    def _result(self, tasks: Collection[TaskKey], rate: Rate) -> Result:
+    def _result(self, tasks: Collection[TaskKey], rate: Rate) -> Aggregate:
         places = self.places_of(tasks)
         finished = places[self.ended["state"][places] != ERROR]
         reported = any(key in self.reporting for key in tasks)
         counted = finished[self.ended["state"][finished] == SUCCESS] if reported else finished
-        return Result(
+        return Aggregate(
             rate=rate,
             errors=len(places) - len(finished),
             if_errors_failed=self.if_errors_failed(tasks),
@@ -217,6 +261,48 @@ def _mean(values: NDArray[np.float64]) -> float | None:
     # By Python's own sum, in the order of the plan: NumPy's has other last digits.
     known: list[float] = values[~np.isnan(values)].tolist()
     return sum(known) / len(known) if known else None
+
+
+class ScoredRun(StoredRun):
+    """A stored run, and what its episodes came to."""
+
+    @cached_property
+    def results(self) -> Results:
+        """What they came to; of a run that a rule has stopped, up to there."""
+        return Results(self.ended, self.running, self.stopped)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
+
+    run: ScoredRun
+    info: dict[str, Any]
+    """What `eval_info.json` says; empty if it could not be written."""
+    stopped_by: signal.Signals | None = None
+    error: ProctorError | None = None
+    recorded: int = 0
+    """How many episodes the run's dataset has; 0 where nothing is recorded."""
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of it lies."""
+        return self.run.path
+
+    @property
+    def plan(self) -> Plan:
+        """The episodes that count: all, or those up to where a rule ended the run."""
+        return self.run.plan
+
+    @property
+    def results(self) -> Results:
+        """What the episodes came to."""
+        return self.run.results
+
+    @property
+    def records(self) -> StoredRecords:
+        """The episodes that have ended, in plan order."""
+        return self.run.records
 
 
 def describe_running(rate: Rate) -> str:

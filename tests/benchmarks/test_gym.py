@@ -21,10 +21,11 @@ from proctor.benchmarks.gym.benchmark import Gym, GymSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.registry import benchmark_path
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import NoPicturesError, UsageError
 from proctor.report.console import PatientConsole
 from proctor.report.summary import print_summary
+from proctor.results import Evaluation
 from proctor.types import NO_LOOK, Episode
 
 POLICIES = SUPPORT / "gym_policies.py"

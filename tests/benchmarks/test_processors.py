@@ -20,9 +20,10 @@ from proctor.benchmarks.processors import (
 )
 from proctor.config.contents import source_hash
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
 from proctor.policies.protocol import PolicySpec
+from proctor.results import Evaluation
 from proctor.types import Episode
 from tiny import IMAGE, STATE, TinySettings
 

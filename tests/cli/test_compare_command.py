@@ -13,9 +13,8 @@ from harness import run_cli
 from made_runs import make_run
 from proctor.cli.main import run
 from proctor.comparison.compare import compare_many
-from proctor.comparison.document import as_document
-from proctor.report.comparison import print_comparisons
-from proctor.report.comparison_markdown import as_markdown
+from proctor.comparison.result import as_document
+from proctor.report.comparison import as_markdown, print_comparisons
 
 TASKS = ["button-press-topdown-wall-v3", "reach-v3", "push-v3"]
 

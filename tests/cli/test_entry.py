@@ -15,11 +15,9 @@ import pytest
 from harness import SUPPORT, flags, start_cli, tiny_tree, without_rights
 from proctor.cli.eval import after_run
 from proctor.cli.main import COMMANDS
-from proctor.engine.evaluation import Evaluation
 from proctor.errors import RunError
 from proctor.plan import make_plan
-from proctor.store.result import nothing_stored
-from proctor.store.run_directory import RunDirectory
+from proctor.results import Evaluation, ScoredRun
 
 PROGRAM = [sys.executable, "-m", "proctor"]
 PRESS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
@@ -97,13 +95,13 @@ def test_ctrl_c_while_the_report_of_a_stopped_run_is_written_says_how_it_goes_on
 
 
 def test_ctrl_c_after_a_run_that_never_began_does_not_speak_of_a_last_episode(tmp_path: Path) -> None:
-    plan, run = make_plan([], 1, 0), RunDirectory(tmp_path / "run")
+    run = ScoredRun.empty(tmp_path / "run", make_plan([], 1, 0))
     words = {
         (signal.SIGINT, None): "interrupted before the first episode; nothing was stored",
         (None, RunError("the disk is full")): "interrupted after the run had ended: the disk is full",
     }
     for (stopped_by, error), told in words.items():
-        evaluation = Evaluation(run, nothing_stored(run, plan), {}, stopped_by, error)
+        evaluation = Evaluation(run, {}, stopped_by, error)
         with pytest.raises(KeyboardInterrupt, match=told), after_run(evaluation, "proctor eval --resume=run"):
             raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ from made_up_run import MadeUp, make_run
 from harness import flags, run_cli, run_tiny, tiny_tree
 from proctor.cli.main import run
 from proctor.errors import EXIT_OK, EXIT_USAGE, StoreError
-from proctor.report import ending
+from proctor.report import summary
 from proctor.report.page import page
 
 
@@ -56,7 +56,7 @@ def test_a_report_that_cannot_be_written_never_fails_a_run(
         raise problem
 
     monkeypatch.setattr(page, "write_report", refuse)
-    written = ending.write_run_report(run_tiny(tmp_path / "run", task="a", n_episodes=1))
+    written = summary.write_run_report(run_tiny(tmp_path / "run", task="a", n_episodes=1))
     assert written.path is None
     assert written.problem is not None
     assert written.problem.startswith("no report was written: ")

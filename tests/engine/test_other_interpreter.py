@@ -16,9 +16,9 @@ from harness import Digests, digests, run_tiny
 from proctor.benchmarks.facts import learn
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.registry import benchmark_path
-from proctor.engine.evaluation import Evaluation
 from proctor.errors import UsageError
 from proctor.installation import install_command
+from proctor.results import Evaluation
 
 SECTIONS = pytest.mark.parametrize("section", ["policy", "env"])
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import proctor
 from harness import SUPPORT, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation
 from proctor.engine.stopping import StopRules, rules_for
 from proctor.errors import UsageError
 from proctor.plan import make_plan
+from proctor.results import Evaluation
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode, Task

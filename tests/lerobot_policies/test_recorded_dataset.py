@@ -19,7 +19,7 @@ from harness import run_tiny
 from lerobot_checkpoints import SIDE
 from lerobot_runs import evaluate
 from proctor.benchmarks.metaworld.benchmark import IMAGE, STATE, MetaWorld, MetaWorldSettings
-from proctor.engine.evaluation import Evaluation
+from proctor.results import Evaluation
 from proctor.types import Episode
 from recordings import ROUNDED, frames, origins, play_again, rows
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness import digests, flags
 from lerobot_runs import Result, evaluate, lerobots_own, settings_tree
-from proctor.engine.evaluation import Evaluation
+from proctor.results import Evaluation
 
 Checkpoint = Callable[[str], Path]
 

@@ -13,11 +13,12 @@ import pytest
 
 from harness import Digests, digests, flags, run_cli, run_tiny, start_cli, tiny_tree
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.merging import merge_runs
 from proctor.errors import UsageError
 from proctor.installation import install_command
 from proctor.recording.clips import ClipWriter
+from proctor.results import Evaluation
 from recordings import ROUNDED, content, frames, frames_of, origins, play_again, rows
 
 pytest.importorskip("pyarrow")

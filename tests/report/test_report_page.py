@@ -16,7 +16,7 @@ from harness import run_tiny
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
 from proctor.report.page.page import write_report
-from proctor.report.page.run import read_report_run
+from proctor.results import ScoredRun
 from proctor.stats.intervals import Rate, wilson
 from proctor.stats.macro import stratified
 from proctor.stats.steps import curve_of_successes
@@ -122,8 +122,8 @@ def test_every_task_and_group_has_its_bar_and_its_numbers(page: tuple[Document, 
         rate = plain_rate(members)
         assert rate.value is not None
         assert row[2].startswith(f"{percent(rate.value)} %")
-        assert row[3] == f"{percent(rate.low)}–{percent(rate.high)}"
-        assert row[4].startswith(f"{rate.successes}/{rate.episodes}")
+        assert row[4] == f"{percent(rate.low)}–{percent(rate.high)}"
+        assert row[3].startswith(f"{rate.successes}/{rate.episodes}")
         assert row[5] == str(sum(r.status == "error" for r in members) or "")
     bars = [bar for bar in table.iter(f"{SVG}rect") if "bar" in (bar.get("class") or "").split()]
     widths = [float(bar.get("width").rstrip("%")) for bar in bars]
@@ -215,7 +215,7 @@ def test_a_report_of_500_episodes_over_50_tasks_is_small(tmp_path: Path) -> None
 
 def test_rates_of_a_run_that_is_cut_short_are_estimates_over_all_that_was_started(tmp_path: Path) -> None:
     directory = make_run(tmp_path / "run", MadeUp(tasks=SMALL, n_episodes=20, errors=0, ended=60))
-    run = read_report_run(directory)
+    run = ScoredRun.open(directory)
     failures = {record.key: record for record in run.records if not record.success}
     failures = dict(list(failures.items())[:5])
     # Five failures have not ended yet.
@@ -244,7 +244,7 @@ def test_a_run_in_which_nothing_ended_has_a_report(tmp_path: Path) -> None:
 
 def test_a_run_in_which_everything_was_an_error_has_no_rate(tmp_path: Path) -> None:
     directory = make_run(tmp_path / "run", MadeUp(tasks=SMALL[:1], n_episodes=1, errors=0, ended=0))
-    run = read_report_run(directory)
+    run = ScoredRun.open(directory)
     with EpisodeTable(directory / "run.sqlite") as table:
         table.write([EpisodeRecord.failed(run.plan[0], 3, "it fell over")])
     words = Document(write_report([directory])).text()

@@ -11,7 +11,7 @@ import pytest
 from harness import tiny_tree
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.wire import to_plain
-from proctor.report.page.command import command_of
+from proctor.report.page.settings import command_of
 
 
 def stored(**tree: Any) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from made_up_run import alter
 from proctor.errors import EXIT_FAILED, StoreError
 from proctor.plan import make_plan
 from proctor.store import episodes as episodes_module
-from proctor.store.episodes import EpisodeTable, wall_and_startup
-from proctor.store.reading import read_episodes
+from proctor.store.episodes import EpisodeTable
+from proctor.store.outcomes import read_outcomes
 from proctor.store.schema import SCHEMA_VERSION, Attempt, EpisodeRecord, RunningEpisode
+from proctor.store.stored_run import wall_seconds
 from proctor.types import Episode, EpisodeKey, Task
 
 ok_floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -154,7 +155,7 @@ def test_the_first_finished_result_of_an_episode_stands_whatever_comes_after(
 def test_only_finished_episodes_need_not_run_again(path: Path) -> None:
     with EpisodeTable(path) as table:
         table.write([finished(0), failed(1), finished(2, success=False)])
-        ended = read_episodes(table, make_plan([Task("easy", 3, "reach-v3", "", 10)], 4, 0)).ended
+        ended = read_outcomes(table, make_plan([Task("easy", 3, "reach-v3", "", 10)], 4, 0))
         assert [episode.index for episode in ended.pending] == [1, 3]
 
 
@@ -316,6 +317,12 @@ def test_a_disk_that_fills_up_keeps_what_was_written_and_says_so(path: Path) -> 
 # Sessions: wall time over resumes.
 
 
+def wall_and_startup(path: Path) -> tuple[float, float]:
+    with EpisodeTable(path) as table:
+        sessions = table.sessions()
+    return wall_seconds(sessions), sum(session.startup for session in sessions)
+
+
 def set_session(path: Path, session: int, started: float, ended: float | None) -> None:
     times = {"started_at": started, "ended_at": ended}
     alter(path.parent, "sessions", lambda row: {**row, **times} if row["id"] == session else row)
@@ -331,8 +338,7 @@ def test_the_wall_time_of_a_run_is_that_of_its_sessions_without_the_pauses(path:
             table.end_session(table.begin_session(workers=2), startup)
     set_session(path, 1, 100.0, 110.0)
     set_session(path, 2, 5000.0, 5004.0)
-    with EpisodeTable(path) as table:
-        assert wall_and_startup(table.sessions()) == (14.0, 0.75)
+    assert wall_and_startup(path) == (14.0, 0.75)
 
 
 def test_a_session_that_was_killed_counts_until_its_last_episode(path: Path) -> None:
@@ -343,21 +349,20 @@ def test_a_session_that_was_killed_counts_until_its_last_episode(path: Path) -> 
     set_session(path, 1, 100.0, None)
     set_session(path, 2, 5000.0, 5010.0)
     set_ends(path, [101.0, 106.0, 5002.0, 5003.0])
-    with EpisodeTable(path) as table:
-        assert wall_and_startup(table.sessions())[0] == 16.0
+    assert wall_and_startup(path)[0] == 16.0
 
 
 def test_a_session_that_was_killed_before_its_first_episode_counts_for_nothing(path: Path) -> None:
     with EpisodeTable(path) as table:
         table.begin_session(workers=2)
     set_session(path, 1, 100.0, None)
-    with EpisodeTable(path) as table:
-        assert wall_and_startup(table.sessions()) == (0.0, 0.0)
+    assert wall_and_startup(path) == (0.0, 0.0)
 
 
 def test_a_run_without_sessions_took_no_time(path: Path) -> None:
-    with EpisodeTable(path) as table:
-        assert wall_and_startup(table.sessions()) == (0.0, 0.0)
+    with EpisodeTable(path):
+        pass
+    assert wall_and_startup(path) == (0.0, 0.0)
 
 
 def test_sessions_side_by_side_take_the_time_of_both_once(path: Path) -> None:
@@ -367,8 +372,7 @@ def test_sessions_side_by_side_take_the_time_of_both_once(path: Path) -> None:
     set_session(path, 1, 100.0, 110.0)
     set_session(path, 2, 104.0, 120.0)
     set_session(path, 3, 105.0, 106.0)
-    with EpisodeTable(path) as table:
-        assert wall_and_startup(table.sessions()) == (20.0, 1.5)
+    assert wall_and_startup(path) == (20.0, 1.5)
 
 
 # Taking over what another table holds.
@@ -420,7 +424,7 @@ def test_a_session_that_went_on_is_brought_up_to_date(path: Path, tmp_path: Path
         other.end_session(session, 7.5)
         table.absorb(other)
         assert table.sessions() == other.sessions()
-        assert wall_and_startup(table.sessions())[1] == 7.5
+        assert wall_and_startup(path)[1] == 7.5
 
 
 # Looking at a run.

@@ -14,7 +14,6 @@ from proctor.plan import make_plan, shard_of
 from proctor.results import Results, started_rate, task_key
 from proctor.stats.unfinished import Endings
 from proctor.store.episodes import StoredEpisode
-from proctor.store.eval_info import timing
 from proctor.store.outcomes import ERROR, KINDS, Outcomes
 from proctor.store.schema import SPANS, TABLES, EpisodeRecord, RunningEpisode
 from proctor.types import Task
@@ -103,9 +102,9 @@ def test_results_are_those_of_lists_of_records_to_the_last_bit(
         rest = (found.errors, found.steps, found.reward, found.best_reward, found.finished)
         assert rest == expected.rest(tasks)
     assert results.overall == expected.rate(expected.told)
-    spent = timing(results, 1.0, 2.0)
+    spent = results.seconds_by_span()
     for span in SPANS:
-        assert math.isclose(spent[f"{span}_s"], math.fsum(r.timing.get(span, 0.0) for r in records), abs_tol=1e-9)
+        assert math.isclose(spent[span], math.fsum(r.timing.get(span, 0.0) for r in records), abs_tol=1e-9)
 
 
 _places = st.sets(st.integers(0, len(PLAN) - 1))

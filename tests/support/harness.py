@@ -17,10 +17,11 @@ from typing import Any
 import psutil
 
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import StoreError
 from proctor.events import Watcher
 from proctor.policies.protocol import Policy
+from proctor.results import Evaluation
 from proctor.store.episodes import EpisodeTable
 from proctor.types import EpisodeKey
 

@@ -19,9 +19,10 @@ from lerobot.scripts.lerobot_eval import rollout
 from lerobot_checkpoints import SIDE
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.randomness import episode_generator
 from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
+from proctor.results import Evaluation
 from proctor.types import BenchmarkSpec, Episode
 
 STEPS = 36

@@ -15,10 +15,11 @@ import proctor
 from harness import SUPPORT, Digests, digests, flags, is_over, run_cli, start_cli, tiny_tree, wait_until
 from proctor.config.combinations import tracker_names
 from proctor.config.load import build_settings, settings_from_flags
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
-from proctor.trackers import choose
-from proctor.trackers.choose import Trackers
+from proctor.results import Evaluation
+from proctor.trackers import run_trackers
+from proctor.trackers.run_trackers import Trackers
 
 INLINE = {"use_async_envs": False}
 
@@ -113,7 +114,7 @@ def test_a_tracker_that_fails_costs_one_note(tmp_path: Path, reference: Digests,
 def test_a_tracker_that_hangs_is_left_behind(
     tmp_path: Path, reference: Digests, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choose, "PATIENCE", 0.5)
+    monkeypatch.setattr(run_trackers, "PATIENCE", 0.5)
     evaluation, notes = report(tmp_path / "run", tracker(name))
     assert digests(evaluation) == reference
     assert len(notes) == 1
@@ -121,8 +122,8 @@ def test_a_tracker_that_hangs_is_left_behind(
 
 
 def test_a_tracker_that_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "PATIENCE", 0.5)
-    monkeypatch.setattr(choose, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(run_trackers, "PATIENCE", 0.5)
+    monkeypatch.setattr(run_trackers, "_LEAST_SECONDS", 0.0)
     evaluation, _ = report(tmp_path / "run", tracker("HangingAtOnce"), n_episodes=150, env={"max_steps": 1})
     assert len(evaluation.records) == 450, "more was to tell than a pipe holds"
 

@@ -13,18 +13,17 @@ import pytest
 
 from made_runs import make_run
 from proctor.viewer.readers import BusyError, Readers
-from proctor.viewer.runs import Runs
-from proctor.viewer.summary import summarise
+from proctor.viewer.runs import Runs, summarise
 
 STUCK = """
 import sys, threading
 import proctor.viewer.runs as runs, proctor.viewer.pages as pages
-summarise, read = runs.summarise, pages.read_report_run
+summarise, read = runs.summarise, pages.RunCache.read
 def for_ever(directory):
     if directory.name == "stuck":
         threading.Event().wait()
 runs.summarise = lambda root, directory, writer: for_ever(directory) or summarise(root, directory, writer)
-pages.read_report_run = lambda directory: for_ever(directory) or read(directory)
+pages.RunCache.read = lambda cache, directory: for_ever(directory) or read(cache, directory)
 from proctor.cli.main import run
 sys.exit(run(["view", sys.argv[1], "--port=0"]))
 """

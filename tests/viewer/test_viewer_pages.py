@@ -18,16 +18,16 @@ from made_runs import make_run
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
-from proctor.store import reading
+from proctor.store import stored_run
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
+from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.run_directory import RunDirectory
-from proctor.store.schema import RunningEpisode
+from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 from proctor.viewer.app import make_app
 from proctor.viewer.pages import Pages, address
-from proctor.viewer.runs import Runs
-from proctor.viewer.summary import summarise
+from proctor.viewer.runs import Runs, summarise
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 HOSTILE = """"><script>alert(1)</script>'&<img src=x onerror=alert(2)>"""
@@ -364,13 +364,13 @@ def test_episodes_are_shown_page_by_page_with_the_same_choice(
 def test_a_run_that_nobody_writes_to_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run", {"near": [True, False]})
     reads: list[Path] = []
-    whole = reading.read_episodes
+    whole = read_outcomes
 
-    def counted(table: EpisodeTable, plan: Plan) -> reading.Episodes:
+    def counted(table: EpisodeTable, plan: Plan, held: dict[int, EpisodeRecord] | None = None) -> Outcomes:
         reads.append(table.path)
-        return whole(table, plan)
+        return whole(table, plan, held)
 
-    monkeypatch.setattr("proctor.store.result.read_episodes", counted)
+    monkeypatch.setattr(stored_run, "read_outcomes", counted)
     pages, summary = Pages(tmp_path), summarise(tmp_path, tmp_path / "run", None)
     reads.clear()
     first = pages.run(summary, tmp_path / "run", {}).body

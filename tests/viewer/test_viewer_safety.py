@@ -17,7 +17,8 @@ from starlette.testclient import TestClient
 from made_runs import make_run
 from proctor.machine.addresses import Hosts
 from proctor.viewer.app import make_app
-from proctor.viewer.safety import POLICY, inside
+from proctor.viewer.files import inside
+from proctor.viewer.guard import POLICY
 
 SECRET = "nobody may read this"
 ADDRESS = "http://127.0.0.1:8642"

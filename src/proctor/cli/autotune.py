@@ -20,8 +20,8 @@ from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, Interrupted, ProctorError
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
-from proctor.report.tuning import advice_as_json, print_advice
 from proctor.tuning.advice import Advice, make_advice
+from proctor.tuning.report import advice_as_json, print_advice
 
 _WORDS = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
 

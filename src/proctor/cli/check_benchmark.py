@@ -18,8 +18,7 @@ from proctor.conformance.results import CheckResult, State
 from proctor.conformance.schedule import Extent
 from proctor.conformance.suite import check_tree
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError
-from proctor.report.console import PatientConsole
-from proctor.report.marks import Mark, MarkedLine, print_marked
+from proctor.report.console import Mark, MarkedLine, PatientConsole, print_marked
 
 _WORDS = """Play a benchmark in processes of its own and say whether it keeps its contract.
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from proctor.cli.command import Command
 from proctor.comparison.compare import compare_many
-from proctor.comparison.document import as_document
+from proctor.comparison.result import as_document
 from proctor.errors import EXIT_OK, UsageError
-from proctor.report.comparison import print_comparisons
-from proctor.report.comparison_markdown import as_markdown
+from proctor.report.comparison import as_markdown, print_comparisons
 from proctor.report.console import PatientConsole
 
 _WORDS = """Say whether policies differ: rates, difference, interval and verdict per task, group and overall.

@@ -15,8 +15,7 @@ from proctor.cli.command import Command
 from proctor.doctor.examination import examine
 from proctor.doctor.findings import Finding, State, first_step
 from proctor.errors import EXIT_FAILED, EXIT_OK
-from proctor.report.console import PatientConsole
-from proctor.report.marks import Mark, MarkedLine, print_marked
+from proctor.report.console import Mark, MarkedLine, PatientConsole, print_marked
 
 _MARKS: dict[State, Mark] = {"ok": "good", "absent": "none", "broken": "bad", "note": "note"}
 

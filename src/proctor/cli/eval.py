@@ -15,7 +15,7 @@ from rich.text import Text
 from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings
-from proctor.engine.evaluation import Evaluation, evaluate_settings
+from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.process import be_steady
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
@@ -29,12 +29,11 @@ from proctor.errors import (
 )
 from proctor.events import Watcher
 from proctor.report.console import PatientConsole, count
-from proctor.report.ending import write_run_report
-from proctor.report.live import make_display
-from proctor.report.stream import Stream
-from proctor.report.summary import print_summary
+from proctor.report.display import JsonDisplay, make_display
+from proctor.report.summary import print_summary, write_run_report
+from proctor.results import Evaluation
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 _MOST_NAMED = 3
 """Folders of logs in one message."""
@@ -69,7 +68,7 @@ def _eval(given: Given[_NoneOfItsOwn]) -> int:
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     with after_run(evaluation, resume):
-        return conclude(evaluation, console, display, resume, [evaluation.run.logs])
+        return conclude(evaluation, console, display, resume, [evaluation.run.directory.logs])
 
 
 eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
@@ -96,7 +95,7 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
         # Errors are among them: going on tries them again.
         left = len(evaluation.plan) - evaluation.results.ended.finished
         return f"with {count(left, 'episode')} to go. To go on: {resume}"
-    if evaluation.run.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
+    if evaluation.run.directory.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
         return f"before its next episode. To go on: {resume}"
     return "before the first episode; nothing was stored"
 
@@ -112,7 +111,7 @@ def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume:
         logs: the folders in which its processes wrote.
     """
     report = write_run_report(evaluation)
-    if isinstance(display, Stream):
+    if isinstance(display, JsonDisplay):
         if report.problem is not None:
             display.note(report.problem)
         status = _complain(evaluation, resume, logs)

@@ -14,8 +14,7 @@ from proctor.cli.command import Command
 from proctor.engine.merging import MergedRun, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError
 from proctor.report.console import PatientConsole, count
-from proctor.report.ending import write_run_report
-from proctor.report.summary import print_summary
+from proctor.report.summary import print_summary, write_run_report
 
 _WORDS = """Put shards, or partial runs of one plan, together into one run.
 

@@ -18,9 +18,9 @@ from proctor.files import clip
 from proctor.parallel.run import run_parallel
 from proctor.parallel.setup import ShardOptions
 from proctor.report.console import PatientConsole
-from proctor.report.live import make_display
+from proctor.report.display import make_display
 from proctor.store.run_directory import SHARD_DIRECTORIES
-from proctor.trackers.choose import Trackers
+from proctor.trackers.run_trackers import Trackers
 
 _WORDS = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
 
@@ -68,7 +68,7 @@ def _parallel(given: Given[ParallelSettings]) -> int:
         with after_run(evaluation, resume):
             trackers.conclude(evaluation)
     directory = evaluation.directory
-    logs = [evaluation.run.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
+    logs = [evaluation.run.directory.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
         return conclude(evaluation, console, display, resume, logs)
 

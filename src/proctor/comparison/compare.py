@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from proctor.comparison.circumstances import differing
-from proctor.comparison.pairing import Matched, match
-from proctor.comparison.result import Comparison, Comparisons, Disagreement, Kind, Row, Verdict
-from proctor.comparison.runs import StoredRun, read_run
+from proctor.comparison.pairing import RunSample, TaskPair, match, read_sample
+from proctor.comparison.result import (
+    Circumstance,
+    Comparison,
+    ComparisonRow,
+    Comparisons,
+    Disagreement,
+    Kind,
+    Verdict,
+)
 from proctor.errors import UsageError, for_python
 from proctor.installation import missing_package
-from proctor.stats.intervals import ALPHA, wilson
+from proctor.stats.intervals import ALPHA, success_rate
 from proctor.stats.macro import clustered_difference
 from proctor.stats.many import compact_letters, holm
 from proctor.stats.paired import Pairs, compare_pairs, pooled
 from proctor.stats.planning import paired_episodes, unpaired_episodes
 from proctor.stats.unpaired import compare_rates
+from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import ERROR, SUCCESS
-from proctor.store.reading import MOST_LISTED
+from proctor.store.stored_run import MOST_LISTED
+from proctor.types import Task
 
-if TYPE_CHECKING:
-    from proctor.api import EvalResult
+# What a policy is, and how it is fitted to the benchmark, differs on purpose; pairing sees to tasks and seeds.
+_EXPECTED = ("policy", "rename_map", "tasks", "spec", "seed")
+_CHOOSES_TASKS = ("task_ids",)
+_MOST_TASKS = 3
 
 
 @for_python({"tasks": "tasks", "alpha": "alpha"})
 def compare(
-    first: str | os.PathLike[str] | EvalResult,
-    second: str | os.PathLike[str] | EvalResult,
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
     *,
     tasks: Sequence[str] = (),
     alpha: float = ALPHA,
@@ -47,8 +57,7 @@ def compare(
     Raises:
         UsageError: a directory holds no run, or the runs share no task.
     """
-    paths = [Path(getattr(run, "path", run)) for run in (first, second)]  # type: ignore[arg-type]
-    return compare_many(paths, tasks=tasks, alpha=alpha).comparisons[0]
+    return compare_many([Path(first), Path(second)], tasks=tasks, alpha=alpha).comparisons[0]
 
 
 def compare_many(
@@ -63,13 +72,13 @@ def compare_many(
         raise UsageError(f"--alpha={alpha}: expected a number between 0 and 1, such as 0.05.")
     if len(paths) < 2:
         raise UsageError("name two runs or more: the baseline first.")
-    runs = [read_run(path) for path in paths]
+    runs = [read_sample(path) for path in paths]
     places = [(a, b) for a, b in combinations(range(len(runs)), 2) if all_pairs or a == 0]
     found = _adjusted([_judge(runs[a], runs[b], tasks, alpha) for a, b in places], alpha)
     return Comparisons(runs, found, _letters(runs, places, found) if all_pairs else None, alpha)
 
 
-def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: float) -> Comparison:
+def _judge(first: RunSample, second: RunSample, wanted: Sequence[str], alpha: float) -> Comparison:
     tasks = match(first, second, wanted)
     shared = [task for task in tasks if len(task.shared()[0])]
     paired = bool(shared)
@@ -96,25 +105,27 @@ def _judge(first: StoredRun, second: StoredRun, wanted: Sequence[str], alpha: fl
     )
 
 
-def _row(kind: Kind, name: str, group: str, tasks: Sequence[Matched], paired: bool, alpha: float) -> Row:
+def _row(
+    kind: Kind, name: str, group: str, tasks: Sequence[TaskPair], paired: bool, alpha: float
+) -> ComparisonRow:
     pairs: Pairs | None = None
     if paired:
         parts = [task.pairs() for task in tasks]
         pairs = pooled(parts)
-        first = wilson(pairs.both + pairs.first, pairs.episodes, 1 - alpha)
-        second = wilson(pairs.both + pairs.second, pairs.episodes, 1 - alpha)
+        first = success_rate(pairs.both + pairs.first, pairs.episodes, 1 - alpha)
+        second = success_rate(pairs.both + pairs.second, pairs.episodes, 1 - alpha)
         compared = compare_pairs(pairs, alpha)
         apart = [(part.second - part.first) / part.episodes for part in parts]
     else:
         counts = [task.rates() for task in tasks]
         first, second = (
-            wilson(sum(won for won, _ in own), sum(ended for _, ended in own), 1 - alpha)
+            success_rate(sum(won for won, _ in own), sum(ended for _, ended in own), 1 - alpha)
             for own in zip(*counts, strict=True)
         )
         compared = compare_rates(first[:2], second[:2], alpha)
-        rates = [[wilson(*own).value for own in both] for both in counts]
+        rates = [[success_rate(*own).value for own in both] for both in counts]
         apart = [b - a for a, b in rates if a is not None and b is not None]
-    return Row(
+    return ComparisonRow(
         kind,
         name,
         group,
@@ -141,7 +152,7 @@ def _adjusted(comparisons: Sequence[Comparison], alpha: float) -> list[Compariso
     ]
 
 
-def _verdict(row: Row, alpha: float, family: int) -> Row:
+def _verdict(row: ComparisonRow, alpha: float, family: int) -> ComparisonRow:
     if row.adjusted <= alpha:
         verdict: Verdict = "better" if row.difference.value > 0 else "worse"
         return replace(row, verdict=verdict)
@@ -156,7 +167,7 @@ def _verdict(row: Row, alpha: float, family: int) -> Row:
     return replace(row, needed=unpaired_episodes(rates[0], rates[1], strict))
 
 
-def _disagreements(tasks: Iterable[Matched]) -> Iterator[Disagreement]:
+def _disagreements(tasks: Iterable[TaskPair]) -> Iterator[Disagreement]:
     for task in tasks:
         first, second = task.shared()
         ours, theirs = (states == SUCCESS for states in task.states(first, second))
@@ -172,13 +183,13 @@ def _disagreements(tasks: Iterable[Matched]) -> Iterator[Disagreement]:
             )
 
 
-def _left_out(task: Matched) -> int:
+def _left_out(task: TaskPair) -> int:
     """Return how many episodes both runs have, one of them as an error."""
     ours, theirs = task.states(*task.both())
     return int(((ours == ERROR) | (theirs == ERROR)).sum())
 
 
-def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None) -> list[str]:
+def _notes(first: RunSample, second: RunSample, paired: bool, tasks: int | None) -> list[str]:
     notes = []
     for run in (first, second):
         if run.stopped:
@@ -203,8 +214,42 @@ def _notes(first: StoredRun, second: StoredRun, paired: bool, tasks: int | None)
     return notes
 
 
+def differing(first: RunSample, second: RunSample) -> list[Circumstance]:
+    """Return what two runs do not share although it may change outcomes: versions, settings, limits, renderer."""
+    ours, theirs = _relevant(first.identity), _relevant(second.identity)
+    if not (ours["renderer"] and theirs["renderer"]):
+        ours["renderer"] = theirs["renderer"] = None  # one policy does not look at pictures
+    return [
+        *(Circumstance(*difference) for difference in differences(ours, theirs)),
+        *_of_tasks("step limit", first, second, lambda task: task.max_steps),
+        *_of_tasks("prompt", first, second, lambda task: task.prompt),
+    ]
+
+
+def _relevant(identity: Identity) -> Identity:
+    kept = {key: value for key, value in identity.items() if key not in _EXPECTED}
+    kept["env"] = {key: value for key, value in identity["env"].items() if key not in _CHOOSES_TASKS}
+    kept.setdefault("renderer", None)
+    return kept
+
+
+def _of_tasks(name: str, first: RunSample, second: RunSample, read: Callable[[Task], Any]) -> list[Circumstance]:
+    theirs: dict[str, list[Any]] = {}
+    for task in second.tasks:  # two groups may have a task of one name
+        theirs.setdefault(task.name, []).append(read(task))
+    apart = [
+        Circumstance(f"{name} of {task.name}", repr(read(task)), repr(theirs[task.name][0]))
+        for task in first.tasks
+        if task.name in theirs and read(task) not in theirs[task.name]
+    ]
+    if len(apart) > _MOST_TASKS:
+        shown = apart[0]
+        return [shown._replace(name=f"{shown.name} and of {len(apart) - 1} other tasks")]
+    return apart
+
+
 def _letters(
-    runs: Sequence[StoredRun], places: Sequence[tuple[int, int]], comparisons: Sequence[Comparison]
+    runs: Sequence[RunSample], places: Sequence[tuple[int, int]], comparisons: Sequence[Comparison]
 ) -> list[str]:
     order = sorted(range(len(runs)), key=lambda place: -(runs[place].rate().value or 0.0))
     rank = {place: at for at, place in enumerate(order)}

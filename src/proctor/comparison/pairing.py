@@ -1,25 +1,122 @@
-"""Which episodes of two runs belong together."""
+"""Which episodes of two stored runs may be compared, and which of them belong together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.comparison.runs import StoredRun
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import StoreError, UsageError, did_you_mean
+from proctor.files import as_written_by_proctor, check_folder
+from proctor.plan import make_plan, shard_of
+from proctor.stats.intervals import CONFIDENCE, Rate, success_rate
 from proctor.stats.paired import Pairs
-from proctor.store.outcomes import ERROR, SUCCESS
+from proctor.store.identity import Identity
+from proctor.store.merge import check_runs, find_runs
+from proctor.store.outcomes import ERROR, SUCCESS, Outcomes
+from proctor.store.run_directory import Shard
+from proctor.store.stored_run import StoredRun
+from proctor.store.videos import video_file
+from proctor.types import Task
 
 
-class Matched(NamedTuple):
+@dataclass(frozen=True)
+class RunSample:
+    """The episodes of a run that are a fair sample of it.
+
+    `used` are the episodes that are compared, errors among them; not those of tasks that report no success. Of a
+    run that is not complete they are the finished *prefix* of its plan (of each shard's): among the episodes that
+    happen to have ended there are too many quick successes, and a comparison on them would flatter the run.
+    """
+
+    path: Path
+    runs: Sequence[StoredRun]
+    """Where its episodes lie: the run itself, and its shards."""
+    identity: Identity
+    tasks: Sequence[Task]
+    used: Outcomes
+    ended: int
+    planned: int
+    stopped: str | None = None
+    """The rule that ended it before its plan did; what it had done beyond that place is not compared."""
+
+    @property
+    def policy(self) -> str:
+        """The policy, as the user named it."""
+        return self.runs[0].policy
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode ended."""
+        return self.ended == self.planned
+
+    @property
+    def errors(self) -> int:
+        """How many of the used ones could not be run."""
+        return self.used.errors
+
+    def rate(self, confidence: float = CONFIDENCE) -> Rate:
+        """Return the rate over the finished ones of them."""
+        return success_rate(int(self.used.counts[SUCCESS]), self.used.finished, confidence)
+
+    def video(self, place: int) -> Path | None:
+        """Return the video of an episode of its plan, if it has one."""
+        if not self.used["filmed"][place]:
+            return None
+        key = self.used.plan[place].key
+        return next(filter(None, (video_file(run.path, key) for run in self.runs)), None)
+
+
+def read_sample(path: Path) -> RunSample:
+    """Read the run in a directory, with the shards that lie below it. Raises `UsageError` if there is none."""
+    check_folder(path, "run directory")
+    try:
+        with as_written_by_proctor(path):
+            sample = _read(path)
+            _ = sample.policy
+    except StoreError as error:
+        raise UsageError(f"{path} cannot be compared: {error.__cause__ or error}") from error
+    return sample
+
+
+def _read(path: Path) -> RunSample:
+    sources = check_runs(find_runs([path]), path.absolute())
+    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+    shard = Shard.named(path.absolute().name)
+    if shard is not None:
+        plan = shard_of(plan, *shard)
+    used, ended = Outcomes(plan), np.zeros(len(plan), bool)
+    for run in sources.runs:
+        ended[plan.places_of(run.plan)[run.ended.at()]] = True
+        used.take_over(run.ended.first(run.ended.prefix))
+    found = used.ended
+    told = np.array([task.reports_success for task in sources.tasks], bool)
+    if not told.any():
+        raise UsageError(f"{path}: the environment reports no success flag, so there is nothing to compare.")
+    used["state"][~told[plan.numbers]] = 0
+    rules = [run.stopped["rule"] for run in sources.runs if run.stopped is not None]
+    return RunSample(
+        path=path,
+        runs=sources.runs,
+        identity=sources.identity,
+        tasks=sources.tasks,
+        used=used,
+        ended=int(ended.sum()),
+        planned=found if rules else len(plan),
+        stopped=rules[0] if rules else None,
+    )
+
+
+class TaskPair(NamedTuple):
     """One task as both runs know it: where its used episodes are in the plan of each."""
 
     name: str
     group: str
-    runs: tuple[StoredRun, StoredRun]
+    runs: tuple[RunSample, RunSample]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
 
@@ -56,7 +153,7 @@ class Matched(NamedTuple):
         return [(int((states == SUCCESS).sum()), int((states != ERROR).sum())) for states in found]
 
 
-def match(first: StoredRun, second: StoredRun, wanted: Sequence[str] = ()) -> list[Matched]:
+def match(first: RunSample, second: RunSample, wanted: Sequence[str] = ()) -> list[TaskPair]:
     """Return the tasks that two runs share, in the first run's order. Raises `UsageError` if there are none.
 
     A task is known by its name: it may lie in another group of the other run's choice of tasks. Where a run has a
@@ -77,10 +174,10 @@ def match(first: StoredRun, second: StoredRun, wanted: Sequence[str] = ()) -> li
         raise UsageError(f"{first.path} and {second.path} have no task in common.")
     groups = {known_as(task.group, task.name): task.group for task in first.tasks}
 
-    def places(run: StoredRun, name: str) -> NDArray[np.int64]:
+    def places(run: RunSample, name: str) -> NDArray[np.int64]:
         numbers = [place for place, task in enumerate(run.tasks) if known_as(task.group, task.name) == name]
         return np.concatenate([run.used.of_task(number) for number in numbers])
 
     runs = (first, second)
-    found = [Matched(name, groups[name], runs, *(places(run, name) for run in runs)) for name in names]
+    found = [TaskPair(name, groups[name], runs, *(places(run, name) for run in runs)) for name in names]
     return [task for task in found if len(task.first) and len(task.second)]

@@ -1,14 +1,13 @@
-"""What a comparison came to."""
+"""What a comparison came to, and the same as plain values for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from proctor.comparison.circumstances import Circumstance
-from proctor.comparison.runs import StoredRun
+from proctor.comparison.pairing import RunSample
 from proctor.stats.intervals import Estimate, Rate
 from proctor.stats.paired import Pairs
 
@@ -17,7 +16,7 @@ Kind = Literal["task", "group", "overall"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """Two policies on one task, one group of tasks, or all.
 
     Attributes:
@@ -62,6 +61,14 @@ class Row:
         return None if self.needed is None else max(1, self.needed - self.episodes)
 
 
+class Circumstance(NamedTuple):
+    """Something that is not the same in two runs, as text."""
+
+    name: str
+    first: str
+    second: str
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """A seed on which exactly one of two policies succeeded."""
@@ -90,10 +97,10 @@ class Comparison:
         alpha: how often equal policies may be called different.
     """
 
-    first: StoredRun
-    second: StoredRun
+    first: RunSample
+    second: RunSample
     paired: bool
-    rows: Sequence[Row]
+    rows: Sequence[ComparisonRow]
     disagreements: Sequence[Disagreement]
     left_out: int
     circumstances: Sequence[Circumstance]
@@ -107,7 +114,7 @@ class Comparison:
         return 0 if pairs is None else pairs.first + pairs.second
 
     @property
-    def overall(self) -> Row:
+    def overall(self) -> ComparisonRow:
         """All tasks together."""
         return next(row for row in self.rows if row.kind == "overall")
 
@@ -116,7 +123,7 @@ class Comparison:
         """Whether the second is better or worse than the first over all tasks, or that cannot be told."""
         return self.overall.verdict
 
-    def per_task(self) -> dict[str, Row]:
+    def per_task(self) -> dict[str, ComparisonRow]:
         """Return the row of each task."""
         return {row.name: row for row in self.rows if row.kind == "task"}
 
@@ -132,7 +139,88 @@ class Comparison:
 class Comparisons:
     """Several runs, each against the first, or each against each. `letters` are in the order of `runs`."""
 
-    runs: Sequence[StoredRun]
+    runs: Sequence[RunSample]
     comparisons: Sequence[Comparison]
     letters: Sequence[str] | None
     alpha: float
+
+
+def as_document(found: Comparisons) -> dict[str, Any]:
+    """Return everything, as docs/compare.md describes it."""
+    places = {id(run): place for place, run in enumerate(found.runs)}
+    return {
+        "alpha": found.alpha,
+        "runs": [
+            _run(run, found.alpha) | {"letters": None if found.letters is None else found.letters[place]}
+            for place, run in enumerate(found.runs)
+        ],
+        "comparisons": [
+            {"first": places[id(one.first)], "second": places[id(one.second)]} | _comparison(one)
+            for one in found.comparisons
+        ],
+    }
+
+
+def _run(run: RunSample, alpha: float) -> dict[str, Any]:
+    return {
+        "path": str(run.path),
+        "policy": run.policy,
+        "seed": run.identity["seed"],
+        "complete": run.complete,
+        "stopped": run.stopped,
+        "n_planned": run.planned,
+        "n_ended": run.ended,
+        "n_used": run.used.ended,
+        "n_errors": run.errors,
+        "rate": _plain_rate(run.rate(1 - alpha)),
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    return {
+        "method": "paired" if one.paired else "unpaired",
+        "test": "mcnemar" if one.paired else "barnard",
+        "interval": "tango" if one.paired else "newcombe",
+        "verdict": one.verdict,
+        "rows": [_row(row) for row in one.rows],
+        "n_disagreements": one.n_disagreements,
+        "disagreements": [_disagreement(found) for found in one.disagreements],
+        "n_left_out": one.left_out,
+        "circumstances": [found._asdict() for found in one.circumstances],
+        "notes": list(one.notes),
+    }
+
+
+def _row(row: ComparisonRow) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        "name": row.name,
+        "group": row.group or None,
+        "n_tasks": row.tasks,
+        "n_episodes": row.episodes,
+        "first": _plain_rate(row.first),
+        "second": _plain_rate(row.second),
+        "pairs": None if row.pairs is None else row.pairs._asdict(),
+        "difference": row.difference._asdict(),
+        "p_value": row.p_value,
+        "p_adjusted": row.adjusted,
+        "verdict": row.verdict,
+        "n_needed": row.needed,
+        "n_more": row.more,
+        "elsewhere": None if row.elsewhere is None else row.elsewhere._asdict(),
+    }
+
+
+def _disagreement(found: Disagreement) -> dict[str, Any]:
+    return {
+        "task": found.task,
+        "episode_index": found.episode_index,
+        "seed": found.seed,
+        "winner": found.winner,
+        "first_video": None if found.first_video is None else str(found.first_video),
+        "second_video": None if found.second_video is None else str(found.second_video),
+    }
+
+
+def _plain_rate(rate: Rate) -> dict[str, Any]:
+    return {"value": rate.value, **rate._asdict()}

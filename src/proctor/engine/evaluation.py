@@ -8,7 +8,6 @@ import shutil
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +18,18 @@ from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext,
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
+from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
-from proctor.plan import Plan, make_plan, shard_of
+from proctor.plan import make_plan, shard_of
 from proctor.policies.protocol import Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
-from proctor.results import Results
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
-from proctor.store.reading import StoredRecords, read_episodes
-from proctor.store.result import StoredResult, nothing_stored, write_result
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation came to. `error` and `stopped_by` say why it may be incomplete."""
-
-    run: RunDirectory
-    stored: StoredResult
-    info: dict[str, Any]
-    stopped_by: signal.Signals | None = None
-    error: ProctorError | None = None
-    recorded: int = 0
-    """How many episodes the run's dataset has; 0 where nothing is recorded."""
-
-    @property
-    def plan(self) -> Plan:
-        """The episodes that count: all, or those up to where a rule ended the run."""
-        return self.results.ended.plan
-
-    @property
-    def results(self) -> Results:
-        """What the episodes came to."""
-        return self.stored.results
-
-    @property
-    def records(self) -> StoredRecords:
-        """The episodes that have ended, in plan order."""
-        return self.stored.records
-
-    @property
-    def directory(self) -> Path:
-        """Where everything of it lies."""
-        return self.run.path
 
 
 class NoteKeeper(Watcher):
@@ -197,28 +162,27 @@ class Evaluator:
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
         error, recorded = ending.error, 0
-        stored, info = nothing_stored(self._directory, self._plan), dict[str, Any]()
+        result, info = ScoredRun.empty(self._directory.path, self._plan), dict[str, Any]()
         try:
             table.end_session(session, ending.startup, ending.words)
-            episodes = read_episodes(table, self._plan)
-            stop = self._rules.decide(episodes.ended) if self._rules is not None else None
+            run = ScoredRun(self._directory.path, self._plan)
+            stop = self._rules.decide(run.all_ended) if self._rules is not None else None
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
-            stored, info = write_result(self._directory, table, self._plan, episodes)
+            info, result = write_eval_info(run), run
             self._directory.remove_leftovers()
             if self._settings.eval.recording:
-                recorded = 0 if interrupts.count > 1 else assemble(self._directory.path, stored.records)
-            if error is None and ending.stopped_by is None and not stored.complete:
-                left = len(stored.results.ended.missing)
+                recorded = 0 if interrupts.count > 1 else assemble(self._directory.path, run.records)
+            if error is None and ending.stopped_by is None and not run.complete:
+                left = len(run.ended.missing)
                 error = RunError(f"{left} episodes have not ended, and nothing says why.")
                 table.end_session(session, ending.startup, str(error))
         except ProctorError as problem:
             error = error or problem
-        return Evaluation(self._directory, stored, info, ending.stopped_by, error, recorded)
+        return Evaluation(result, info, ending.stopped_by, error, recorded)
 
     def _unread(self, stopped_by: signal.Signals | None = None, error: ProctorError | None = None) -> Evaluation:
         """Return the evaluation of a run whose episodes were not looked at: it has none yet, or is gone."""
-        nothing = nothing_stored(self._directory, self._plan)
-        return Evaluation(self._directory, nothing, {}, stopped_by, error)
+        return Evaluation(ScoredRun.empty(self._directory.path, self._plan), {}, stopped_by, error)
 
 
 def evaluate_settings(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings
-from proctor.engine.evaluation import Evaluation
-from proctor.engine.stopping import StopRules
+from proctor.engine.stopping import Stop
 from proctor.errors import UsageError
+from proctor.eval_info import write_eval_info
 from proctor.installation import install_command
 from proctor.plan import make_plan
 from proctor.recording.assembly import assemble, can_record, recover
 from proctor.recording.sources import RecordingSource
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
-from proctor.store.reading import read_episodes
-from proctor.store.result import write_result
+from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
@@ -37,14 +37,16 @@ class MergedRun:
 
 
 def merge_runs(
-    directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None
+    directories: Sequence[Path],
+    output: Path | None = None,
+    decide: Callable[[Outcomes], Stop | None] | None = None,
 ) -> MergedRun:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
         directories: runs, or directories that hold shards.
         output: the merged run's directory; by default where the shards lie.
-        rules: what may have ended the run that these are shards of; otherwise a run that was stopped stays so.
+        decide: says where the run stops that these are shards of; without it, one that was stopped stays so.
 
     Raises:
         UsageError: a directory holds no run, or the runs do not belong together.
@@ -74,16 +76,16 @@ def merge_runs(
         table = stack.enter_context(target.table())
         left_out = take_over(sources, target, table)
         target.write_config(tree)
-        episodes = read_episodes(table, plan)
-        if rules is not None:
-            stop = rules.decide(episodes.ended)
+        run = ScoredRun(target.path, plan)
+        if decide is not None:
+            stop = decide(run.all_ended)
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
-        stored, info = write_result(target, table, plan, episodes)
-        in_dataset = assemble(target.path, stored.records, runs) if recorded else 0
+        info = write_eval_info(run)
+        in_dataset = assemble(target.path, run.records, runs) if recorded else 0
     missing: dict[str, list[int]] = defaultdict(list)
-    for episode in stored.results.ended.missing:
+    for episode in run.ended.missing:
         missing[episode.task.name].append(episode.index)
-    evaluation = Evaluation(target, stored, info, recorded=in_dataset)
+    evaluation = Evaluation(run, info, recorded=in_dataset)
     return MergedRun(evaluation, runs, sources.twice, dict(missing), left_out)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.rendering import as_rgb, is_picture
 from proctor.errors import SimulatorError
+from proctor.store.videos import CODEC, create_video
 
 
 class VideoError(Exception):
@@ -22,7 +23,7 @@ class VideoError(Exception):
 
 
 class VideoSink:
-    """Writes one episode's frames to an mp4.
+    """Writes one episode's frames to a video file.
 
     Args:
         path: where the finished video goes.
@@ -79,12 +80,10 @@ class VideoSink:
             self._partial.unlink()
 
     def _open(self, width: int, height: int) -> None:
-        import av
-
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # faststart moves the index to the front, so that a browser plays before it has the whole file.
-        self._container = av.open(str(self._partial), "w", format="mp4", options={"movflags": "faststart"})
-        self._stream = self._container.add_stream("libx264", rate=self._rate)
+        self._container = create_video(self._partial, {"movflags": "faststart"})
+        self._stream = self._container.add_stream(CODEC, rate=self._rate)
         # H.264 with 4:2:0 colour needs even sides.
         self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"

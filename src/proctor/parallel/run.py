@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.evaluation import Evaluation, check_interpreter, output_directory
+from proctor.engine.evaluation import check_interpreter, output_directory
 from proctor.engine.executors.protocol import Ending
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.merging import merge_runs
@@ -25,15 +24,14 @@ from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
 from proctor.parallel.shard import ShardRecipe
 from proctor.plan import make_plan, shard_of
 from proctor.recording.assembly import check_can_record
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
-from proctor.store.result import nothing_stored
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
 
 LOCK = "launcher.lock"
-_SHARD = re.compile(r"shard_(\d+)_of_(\d+)")
 
 
 def run_parallel(settings: Settings, options: ShardOptions, watcher: Watcher) -> Evaluation:
@@ -175,7 +173,8 @@ class _Parallel:
         if not earlier_runs(self._target):
             return self._nothing(ending)
         try:
-            merged = merge_runs([self._target.path], self._target.path, self._rules).evaluation
+            decide = self._rules.decide if self._rules is not None else lambda ended: None
+            merged = merge_runs([self._target.path], self._target.path, decide).evaluation
             # A shard's settings have its share of the machine; those of the whole are the user's.
             self._target.write_config(to_plain(self._settings))
         except ProctorError as error:
@@ -183,14 +182,13 @@ class _Parallel:
         return replace(merged, stopped_by=ending.stopped_by, error=ending.error)
 
     def _nothing(self, ending: Ending) -> Evaluation:
-        nothing = nothing_stored(self._target, self._plan)
-        return Evaluation(self._target, nothing, {}, ending.stopped_by, ending.error)
+        return Evaluation(ScoredRun.empty(self._target.path, self._plan), {}, ending.stopped_by, ending.error)
 
 
 def earlier_runs(target: RunDirectory) -> list[RunDirectory]:
     """Return what lies in a directory already: the merged run, if there is one, and the shards that have begun."""
-    matches = [_SHARD.fullmatch(place.name) for place in sorted(target.path.glob(SHARD_DIRECTORIES))]
-    shards = [RunDirectory(target.path, Shard(int(found[1]), int(found[2]))) for found in matches if found]
+    found = [Shard.named(place.name) for place in sorted(target.path.glob(SHARD_DIRECTORIES))]
+    shards = [RunDirectory(target.path, shard) for shard in found if shard is not None]
     return [run for run in (target, *shards) if run.holds_a_run()]
 
 

@@ -1,25 +1,26 @@
-"""A comparison of runs, for the terminal."""
+"""A comparison of runs in words: for the terminal, and as Markdown to be pasted into a pull request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import ceil
-from string import ascii_uppercase
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.comparison.result import Comparison, Comparisons, Disagreement, Row, Verdict
-from proctor.comparison.runs import StoredRun
-from proctor.report.console import count, printable
-from proctor.report.summary import TASKS_FOR_OTHERS, interval
+from proctor.comparison.result import Comparison, ComparisonRow, Comparisons, Disagreement, Verdict
+from proctor.report.console import count, interval, letter, printable
+from proctor.report.summary import TASKS_FOR_OTHERS
 from proctor.stats.intervals import Estimate
 from proctor.stats.paired import NO_PAIRS
 
 _STYLES: dict[Verdict, str] = {"better": "green", "worse": "red", "cannot tell": "dim"}
-_MOST_SEEDS = 8
+_SIGNS = {"better": "✅ better", "worse": "❌ worse", "cannot tell": "cannot tell"}
+_MOST_SEEDS, _MOST_MARKDOWN_SEEDS = 8, 1000
+_OPEN_TABLE = 10
+"""Rows up to which a table is not folded in Markdown."""
 _VIDEO = "    "
 _WIDE, _NARROW, _TINY = 96, 72, 60
 """Columns of a terminal: from where on there is room for a frame, and below which intervals, then hints, go."""
@@ -27,7 +28,7 @@ _WIDE, _NARROW, _TINY = 96, 72, 60
 
 def print_comparisons(console: Console, found: Comparisons) -> None:
     """Print the runs, then each comparison: warnings, table, verdict, seeds."""
-    names = letters(found.runs)
+    names = [letter(place) for place in range(len(found.runs))]
     tests = sum(row.kind == "task" for one in found.comparisons for row in one.rows)
     console.print(_runs(found, names))
     for note in dict.fromkeys(note for one in found.comparisons for note in one.notes):
@@ -45,11 +46,6 @@ def print_comparisons(console: Console, found: Comparisons) -> None:
             console.print(Text(line))
         for line in _seeds(one, first, second):
             console.print(Text(line), soft_wrap=line.startswith(_VIDEO))  # a path must be whole
-
-
-def letters(runs: Sequence[StoredRun]) -> list[str]:
-    """Return the runs' short names: A, B, ... or R1, R2, ... where there are too many."""
-    return list(ascii_uppercase[: len(runs)]) if len(runs) <= 26 else [f"R{n + 1}" for n in range(len(runs))]
 
 
 def _runs(found: Comparisons, names: Sequence[str]) -> Table:
@@ -103,7 +99,7 @@ def _table(one: Comparison, first: str, second: str, width: int, comparisons: in
     table.add_column("task", overflow="fold")
     headings = [] if narrow else ["n"]
     headings += [first, second, f"{second}-{first}"]
-    headings += [] if narrow else [f"{percent(1 - one.alpha)} interval"]
+    headings += [] if narrow else [confidence(one.alpha)]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -200,21 +196,122 @@ def spread(estimate: Estimate) -> str:
     return f"{points(estimate.low)} to {points(estimate.high)}"
 
 
-def percent(share: float) -> str:
-    """Return a share as people say it.
+def confidence(alpha: float) -> str:
+    """Return what an interval is called.
 
-    >>> percent(0.95), percent(0.999)
-    ('95 %', '99.9 %')
+    >>> confidence(0.05), confidence(0.001)
+    ('95 % interval', '99.9 % interval')
     """
-    return f"{100 * share:.6g} %"
+    return f"{100 * (1 - alpha):.6g} % interval"
 
 
-def episodes(row: Row) -> str:
+def episodes(row: ComparisonRow) -> str:
     """Return how many episodes a row is about."""
     same = row.first.episodes == row.second.episodes
     return str(row.episodes) if same else f"{row.first.episodes}/{row.second.episodes}"
 
 
-def more(row: Row) -> str:
+def more(row: ComparisonRow) -> str:
     """Return how many more episodes would tell."""
     return "" if row.more is None else f"{row.more:,}"
+
+
+def as_markdown(found: Comparisons) -> str:
+    """Return everything as GitHub's Markdown; long lists are folded."""
+    names = [letter(place) for place in range(len(found.runs))]
+    with_letters = found.letters is not None
+    headings = ["", "run", "policy", "success", confidence(found.alpha), *["letters"] * with_letters]
+    lines = [_line(*headings)]
+    lines += [_rule(5 + with_letters, 3)]
+    for place, (name, run) in enumerate(zip(names, found.runs, strict=True)):
+        shown = run.rate(1 - found.alpha)
+        lines.append(
+            _line(
+                f"**{name}**",
+                f"`{run.path}`",
+                f"`{run.policy}`",
+                f"{rate(shown.value)} % ({shown.successes}/{shown.episodes})",
+                f"{rate(shown.low)}–{rate(shown.high)}",
+                *[found.letters[place]] * with_letters if found.letters is not None else [],
+            )
+        )
+    for note in dict.fromkeys(note for one in found.comparisons for note in one.notes):
+        lines += ["", f"> {note}"]
+    for one in found.comparisons:
+        first, second = names[found.runs.index(one.first)], names[found.runs.index(one.second)]
+        lines += ["", *_markdown_comparison(one, first, second, found)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_comparison(one: Comparison, first: str, second: str, found: Comparisons) -> Iterator[str]:
+    tests = sum(row.kind == "task" for other in found.comparisons for row in other.rows)
+    yield f"**{sentence(one, first, second, len(found.comparisons))}**"
+    yield ""
+    cautions = list(warnings(one, first, second))
+    if cautions:
+        yield f"> ⚠️ {cautions[0]}"
+        yield from (f"> - {line.strip()}" for line in cautions[1:])
+        yield ""
+    yield scope(one, first, second)
+    yield ""
+    table = list(_markdown_table(one, first, second))
+    yield from table if len(one.rows) <= _OPEN_TABLE else _folded(f"{len(one.rows)} rows", table)
+    yield ""
+    for line in asides(one, tests):
+        yield line
+        yield ""
+    if one.disagreements:
+        yield from _folded(
+            f"{one.n_disagreements} seeds on which they disagree", list(_markdown_seeds(one, first, second))
+        )
+
+
+def _markdown_table(one: Comparison, first: str, second: str) -> Iterator[str]:
+    yield _line(
+        "task", "n", first, second, f"{second} − {first}", confidence(one.alpha), "p", "verdict", "more to tell"
+    )
+    yield _rule(9, 1, last=2)
+    for row in one.rows:
+        name = row.name if row.kind == "task" else f"**{'group ' * (row.kind == 'group')}{row.name}**"
+        yield _line(
+            name,
+            episodes(row),
+            rate(row.first.value),
+            rate(row.second.value),
+            points(row.difference.value),
+            spread(row.difference),
+            f"{row.adjusted:.2g}",
+            _SIGNS[row.verdict],
+            more(row),
+        )
+
+
+def _markdown_seeds(one: Comparison, first: str, second: str) -> Iterator[str]:
+    yield _line("task", "episode", "seed", "succeeded", "videos")
+    yield _rule(5, 5)
+    for found in one.disagreements[:_MOST_MARKDOWN_SEEDS]:
+        yield _line(
+            found.task,
+            str(found.episode_index),
+            str(found.seed),
+            first if found.winner == "first" else second,
+            ", ".join(f"{whose}: `{video}`" for whose, video in videos(found, first, second)),
+        )
+    more = one.n_disagreements - _MOST_MARKDOWN_SEEDS
+    if more > 0:
+        yield _line(f"and {more} more", "", "", "", "")
+
+
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield from (f"<details><summary>{title}</summary>", "", *lines, "", "</details>")
+
+
+def _line(*cells: str) -> str:
+    # A bar inside a name would end its cell.
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _rule(columns: int, left: int, last: int = 0) -> str:
+    """Columns after the first `left` are numbers, but the `last` ones are words again."""
+    numbers = columns - left - last
+    return "|" + "---|" * left + "---:|" * max(0, numbers) + "---|" * last

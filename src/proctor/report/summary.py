@@ -1,19 +1,19 @@
-"""The result at the end of a run, for the terminal."""
+"""What a run leaves at its end: the result on the terminal, and `report.html`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proctor.engine.evaluation import Evaluation
-from proctor.report.console import count, printable
-from proctor.report.ending import Written
-from proctor.report.live import duration
-from proctor.results import Result, describe_running, task_key
+from proctor.errors import ProctorError
+from proctor.report.console import count, duration, printable
+from proctor.report.result_table import columns_for, rows_for
+from proctor.results import Aggregate, Evaluation, Results, describe_running, task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR
 from proctor.store.run_directory import DATABASE
@@ -22,10 +22,32 @@ TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
 
 
-def print_summary(console: Console, evaluation: Evaluation, report: Written | None = None) -> None:
+class ReportFile(NamedTuple):
+    """Where the report lies, or why there is none, in one line; neither where there is nothing to report."""
+
+    path: Path | None = None
+    problem: str | None = None
+
+
+def write_run_report(evaluation: Evaluation) -> ReportFile:
+    """Write `report.html` into the directory of a run that has ended. A shard is only a part, and has none."""
+    if not evaluation.info or evaluation.run.directory.shard is not None:
+        return ReportFile()
+    try:
+        from proctor.report.page.page import write_report
+
+        return ReportFile(write_report([evaluation.directory], runs=[evaluation.run]))
+    except (ProctorError, ImportError) as error:
+        problem = str(error)
+    except Exception as error:  # a mistake of ours in the report must not cost anybody a run
+        problem = f"{type(error).__name__}: {error}"
+    return ReportFile(problem=f"no report was written: {' '.join(problem.split())}")
+
+
+def print_summary(console: Console, evaluation: Evaluation, report: ReportFile | None = None) -> None:
     """Print the table, the errors, where the time went and where the results are."""
     if evaluation.records:
-        console.print(_table(evaluation))
+        console.print(_table(evaluation.results))
     tasks = evaluation.results.tasks
     waiting = sum(not evaluation.results.have([task_key(task)]) for task in tasks)
     if waiting:
@@ -36,8 +58,8 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
     for part in (*(line for lines in parts for line in lines), *_time(evaluation)):
         console.print(part)
     videos = int(evaluation.results.ended["filmed"].sum())
-    console.print(Text(f"results: {evaluation.run.result}"), soft_wrap=True)
-    report = report or Written()
+    console.print(Text(f"results: {evaluation.run.directory.result}"), soft_wrap=True)
+    report = report or ReportFile()
     if report.path is not None:
         console.print(Text(f"report:  {report.path}"), soft_wrap=True)
     if report.problem is not None:
@@ -51,59 +73,27 @@ def print_summary(console: Console, evaluation: Evaluation, report: Written | No
         console.print(Text("not reproducible: the same command may give other episodes.", style="yellow"))
 
 
-def _table(evaluation: Evaluation) -> RenderableType:
-    # Narrow enough for 80 columns with Meta-World's longest names. `steps` is the median over successes, or over
-    # all episodes where success is not reported; only there is the mean sum of rewards shown.
-    results = evaluation.results
-    with_errors, with_rewards = bool(results.result.errors), len(results.reporting) < len(results.tasks)
+def _table(results: Results) -> RenderableType:
+    columns = columns_for([results])
     table = Table(header_style="bold")
     table.add_column("task", overflow="fold")
-    optional = [*(["reward"] if with_rewards else []), *(["errors"] if with_errors else [])]
-    for heading in ("success", "k/n", "95 % interval", *optional, "steps"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    groups = list(dict.fromkeys(task.group for task in results.tasks))
-    for group in groups:
-        members = [task for task in results.tasks if task.group == group]
-        for task in members:
-            if results.have([task_key(task)]):
-                one = results.result_of([task_key(task)])
-                table.add_row(printable(task.name), *_cells(one, with_errors, with_rewards))
-        if len(members) > 1:
-            # A run of one group is shown by its line alone, which is then that of the whole run.
-            whole = results.result if len(groups) == 1 else results.result_of(results.in_group(group))
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+
+    def add(name: str, one: Aggregate, **options: Any) -> None:
+        table.add_row(printable(name), *(column.cell(one) for column in columns), **options)
+
+    for group in rows_for([results]):
+        for row in group.rows:
+            if row.results[0] is not None:
+                add(row.name, row.results[0])
+        if group.name and group.results[0] is not None:
             table.add_section()
-            table.add_row(
-                printable(f"group {group}"),
-                *_cells(whole, with_errors, with_rewards),
-                style="bold",
-                end_section=True,
-            )
-    if len(groups) > 1 or len(results.tasks) == 1:
+            add(f"group {group.name}", group.results[0], style="bold", end_section=True)
+    if len({task.group for task in results.tasks}) > 1 or len(results.tasks) == 1:
         table.add_section()
-        table.add_row("all", *_cells(results.result, with_errors, with_rewards), style="bold")
+        add("all", results.result, style="bold")
     return table
-
-
-def _cells(result: Result, with_errors: bool, with_rewards: bool) -> list[str]:
-    rate = result.rate
-    return [
-        percent(rate),
-        f"{rate.successes}/{rate.episodes}" if rate.episodes else "",
-        interval(rate),
-        *([f"{result.reward:.4g}" if result.reward is not None else ""] if with_rewards else []),
-        *([str(result.errors or "")] if with_errors else []),
-        str(result.steps) if result.steps is not None else "",
-    ]
-
-
-def percent(rate: Rate) -> str:
-    """Return a rate in percent; `~` says that it is an estimate, because episodes were running."""
-    return "–" if rate.value is None else f"{'~' if rate.running else ''}{100 * rate.value:.1f} %"
-
-
-def interval(rate: Rate) -> str:
-    """Return an interval in percent; none of a rate that is not known."""
-    return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.value is not None else ""
 
 
 def _stopped(evaluation: Evaluation) -> list[Text]:
@@ -166,7 +156,7 @@ def _errors(evaluation: Evaluation) -> list[Text]:
         printable(f"  {r.task} episode {r.episode_index}: {r.error}") for r in evaluation.records.at(failed[:5])
     ]
     if len(failed) > 5:
-        where = evaluation.run.result.name if evaluation.records.listed else DATABASE
+        where = evaluation.run.directory.result.name if evaluation.records.listed else DATABASE
         lines.append(Text(f"  and {len(failed) - 5} more, in {where}", style="yellow"))
     return lines
 
@@ -185,18 +175,16 @@ def _silence(evaluation: Evaluation) -> list[Text]:
     ]
 
 
+_USES = {"wait": "wait for the policy", "start": "start-up"}
+
+
 def _time(evaluation: Evaluation) -> list[Text]:
     timing = evaluation.info.get("timing")
     if not timing or not evaluation.records:
         return []
-    spans = {
-        "simulate": timing["simulate_s"] + timing["reset_s"],
-        "draw": timing["draw_s"] + timing["encode_s"],
-        "wait for the policy": timing["wait_s"],
-        "start-up": timing["startup_s"] + timing["build_s"],
-    }
+    spans = evaluation.results.seconds_by_use(timing["startup_s"])
     total = sum(spans.values()) or 1.0
-    shares = ", ".join(f"{name} {100 * seconds / total:.0f} %" for name, seconds in spans.items())
+    shares = ", ".join(f"{_USES.get(use, use)} {100 * seconds / total:.0f} %" for use, seconds in spans.items())
     wall = timing["wall_s"]
     return [
         Text(

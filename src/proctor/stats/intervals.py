@@ -1,4 +1,7 @@
-"""Confidence intervals for success rates. Pure functions; no simulator, no store."""
+"""Confidence intervals for success rates. Pure functions; no simulator, no store.
+
+Which of them is shown with every rate, in every place, is decided by `rate_interval` and `INTERVAL`.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,28 @@ class Estimate(NamedTuple):
     def half_width(self) -> float:
         """Half of what lies between the ends."""
         return (self.high - self.low) / 2
+
+
+INTERVAL = "wilson"
+"""What `eval_info.json` calls the interval of `rate_interval`."""
+
+
+def rate_interval(value: float, worth: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the interval that is shown with a rate: Wilson's. To show another, change this and `INTERVAL`.
+
+    Args:
+        value: the rate that was seen.
+        worth: the episodes that it was seen in.
+        confidence: of the interval.
+    """
+    return score_interval(value, worth, confidence)
+
+
+def success_rate(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:
+    """Return k out of n with the interval that is shown with every rate."""
+    check_counts(successes, episodes)
+    ends = rate_interval(successes / episodes, episodes, confidence) if episodes else (0.0, 1.0)
+    return Rate(successes, episodes, *ends)
 
 
 def wilson(successes: int, episodes: int, confidence: float = CONFIDENCE) -> Rate:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
 
-from proctor.stats.intervals import CONFIDENCE, Rate, wilson
+from proctor.stats.intervals import CONFIDENCE, Rate, success_rate
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class StepCurve:
     def by(self, step: int, confidence: float = CONFIDENCE) -> Rate:
         """Return the rate of episodes that had succeeded by `step`: what a step limit there would have given."""
         place = bisect_right(self.steps, step)
-        return wilson(self.successes[place - 1] if place else 0, self.episodes, confidence)
+        return success_rate(self.successes[place - 1] if place else 0, self.episodes, confidence)
 
     def quantile(self, share: float) -> int | None:
         """Return the step by which that share of all episodes had succeeded; `None` if they never did."""

@@ -43,12 +43,6 @@ NO_END = "the process that ran it was killed, or still runs"
 """The ending of a session that has noted none."""
 
 
-def why_incomplete(sessions: Sequence[RunSession]) -> str | None:
-    """Return why a run that is not complete went no further, as its sessions tell."""
-    told = [session for session in sessions if session.ending is not None]
-    return max(told, key=attrgetter("started_at")).ending if told else None
-
-
 def _row_type(columns: Iterable[str]) -> Any:
     return namedtuple("StoredEpisode", tuple(columns))
 
@@ -345,16 +339,6 @@ class EpisodeTable(Ledger):
                     self._add_session(*session)
                 else:  # one that was still going on when it was taken over before has gone on since
                     self._tables.replace("sessions", before, {**before, **session._asdict()})
-
-
-def wall_and_startup(sessions: Iterable[RunSession]) -> tuple[float, float]:
-    """Return the wall seconds in which at least one session worked, and all their start-up seconds."""
-    ordered = sorted(sessions, key=attrgetter("started_at"))
-    wall = reached = 0.0
-    for session in ordered:
-        wall += max(0.0, session.ended_at - max(reached, session.started_at))
-        reached = max(reached, session.ended_at)
-    return wall, sum(session.startup for session in ordered)
 
 
 def _row(record: EpisodeRecord, ended_at: float) -> Row:

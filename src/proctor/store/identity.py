@@ -14,7 +14,7 @@ from typing import Any
 
 from proctor.config.contents import by_content, source_hash
 from proctor.config.settings import EnvSettings, PolicySettings, identity_values
-from proctor.config.wire import to_plain
+from proctor.config.wire import flat, to_plain
 from proctor.errors import IdentityError, UsageError
 from proctor.files import clip, reason
 from proctor.machine.versions import installed_versions
@@ -144,14 +144,9 @@ def differences(first: Identity, second: Identity) -> list[tuple[str, str, str]]
     ]
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+def _flat(identity: Identity) -> dict[str, Any]:
+    """Return an identity's values by their dotted names; a section of which nothing is left is none."""
+    return {name: value for name, value in flat(identity).items() if value != {}}
 
 
 def _difference(before: Any, now: Any) -> tuple[str, str]:

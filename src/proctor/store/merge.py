@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
-from proctor.store.reading import read_outcomes
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
 from proctor.store.schema import EpisodeRecord
 from proctor.store.sqlite_file import is_begun
+from proctor.store.stored_run import StoredRun
 from proctor.store.videos import bring_video, links_among
 from proctor.types import EpisodeKey, Task
 
@@ -32,14 +30,14 @@ _MOST_SHOWN = 5
 class Sources:
     """Runs that belong together."""
 
-    directories: Sequence[Path]
+    runs: Sequence[StoredRun]
     identity: Identity
     tasks: Sequence[Task]
     per_task: int
     reproducible: bool
     twice: int
     """How many episodes more than one of them has finished, with equal digests."""
-    stopped: dict[str, Any] | None
+    stopped: Mapping[str, Any] | None
     """Where a rule ended one of them; of several, the one that came furthest."""
 
 
@@ -63,26 +61,24 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         IdentityError: two have other settings, policies or machines; says in what.
         StoreError: two have other results of the same episode; shows both.
     """
-    with ExitStack() as stack:
-        tables = [stack.enter_context(_reading(directory)) for directory in directories]
-        identities = [table.meta("identity") for table in tables]
-        for directory, identity in zip(directories, identities, strict=True):
-            _check_same(directories[0], identities[0], directory, identity)
-        tasks = [Task(**task) for task in tables[0].meta("tasks") or ()]
-        per_task = max(table.meta("n_episodes") or 0 for table in tables)
-        return Sources(
-            directories,
-            identities[0],
-            tasks,
-            per_task=per_task,
-            reproducible=all(table.meta("reproducible") for table in tables),
-            twice=_check_results(tables, make_plan(tasks, per_task, identities[0]["seed"]), output),
-            stopped=max(
-                (stop for table in tables if (stop := table.meta("stopped")) is not None),
-                key=lambda stop: stop["episodes"],
-                default=None,
-            ),
-        )
+    runs = [StoredRun(directory) for directory in directories]
+    first = runs[0]
+    for run in runs:
+        _check_same(first, run)
+    per_task = max(run.per_task for run in runs)
+    return Sources(
+        runs,
+        first.identity,
+        first.tasks,
+        per_task=per_task,
+        reproducible=all(run.reproducible for run in runs),
+        twice=_check_results(runs, make_plan(first.tasks, per_task, first.identity["seed"]), output),
+        stopped=max(
+            (run.stopped for run in runs if run.stopped is not None),
+            key=lambda stop: stop["episodes"],
+            default=None,
+        ),
+    )
 
 
 def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> list[str]:
@@ -95,16 +91,14 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
     table.set_meta("n_episodes", sources.per_task)
     table.set_meta("reproducible", sources.reproducible)
     table.set_meta("tasks", [task.to_wire() for task in sources.tasks])
-    for directory in sources.directories:
-        if directory == output.path:
+    for run in sources.runs:
+        if run.path == output.path:
             continue
-        with _reading(directory) as source:
-            filmed = []
-            if os.path.lexists(directory / "videos"):
-                filmed = [record.key for record in source.records() if record.video_path is not None]
-            for key in filmed:
-                bring_video(directory, key, output.path)
-            left_out.append(links_among(directory, filmed))
+        filmed = run.all_ended.filmed if os.path.lexists(run.path / "videos") else []
+        for key in filmed:
+            bring_video(run.path, key, output.path)
+        left_out.append(links_among(run.path, filmed))
+        with run.table() as source:
             table.absorb(source)
     # A run that was ended because of what it had shown stays that, unless the rest of the plan has been run too.
     stopped = sources.stopped
@@ -114,38 +108,36 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
     return [line for line in left_out if line is not None]
 
 
-def _reading(directory: Path) -> EpisodeTable:
-    return EpisodeTable(directory / DATABASE, read_only=True)
-
-
-def _check_same(first: Path, expected: Identity | None, second: Path, identity: Identity | None) -> None:
-    if expected is None or identity is None:
-        raise UsageError(f"{second if identity is None else first} was never started: it holds no settings.")
-    lines = [f"  {key}: {before} and {now}" for key, before, now in differences(expected, identity)]
+def _check_same(first: StoredRun, second: StoredRun) -> None:
+    for run in (first, second):
+        if not run.identity:
+            raise UsageError(f"{run.path} was never started: it holds no settings.")
+    lines = [f"  {key}: {before} and {now}" for key, before, now in differences(first.identity, second.identity)]
     if lines:
         raise IdentityError(
-            f"{first} and {second} are not runs of one plan; a rate over both would mean nothing:\n"
+            f"{first.path} and {second.path} are not runs of one plan; a rate over both would mean nothing:\n"
             + "\n".join(lines)
         )
 
 
-def _check_results(tables: Sequence[EpisodeTable], plan: Plan, output: Path) -> int:
+def _check_results(runs: Sequence[StoredRun], plan: Plan, output: Path) -> int:
     """Refuse runs that contradict each other; returns how many episodes more than one has finished.
 
     What is finished once cannot contradict anything, so only of the others are digests looked at.
     """
-    if len(tables) == 1:
+    if len(runs) == 1:
         return 0
     first = np.full(len(plan), -1, np.int16)
     times = np.zeros(len(plan), np.int16)
     conflicts: list[str] = []
-    for number, table in enumerate(tables):
-        finished = read_outcomes(table, plan).at(FAILURE, SUCCESS, UNKNOWN)
-        times[finished] += table.path.parent != output
+    for number, run in enumerate(runs):
+        own = run.all_ended
+        finished = plan.places_of(own.plan)[own.at(FAILURE, SUCCESS, UNKNOWN)]
+        times[finished] += run.path != output
         for before in np.unique(first[finished]).tolist():
             if before >= 0:
                 again = finished[first[finished] == before]
-                conflicts += _conflicts(tables[before], table, (plan[place].key for place in again.tolist()))
+                conflicts += _conflicts(runs[before], run, [plan[place].key for place in again.tolist()])
         first[finished[first[finished] < 0]] = number
     if conflicts:
         more = f"\n  and {len(conflicts) - _MOST_SHOWN} more" if len(conflicts) > _MOST_SHOWN else ""
@@ -158,13 +150,12 @@ def _check_results(tables: Sequence[EpisodeTable], plan: Plan, output: Path) -> 
     return int((times > 1).sum())
 
 
-def _conflicts(first: EpisodeTable, second: EpisodeTable, keys: Iterable[EpisodeKey]) -> Iterator[str]:
-    ours, theirs = itertools.tee(keys)
-    for one, other in zip(first.find(ours), second.find(theirs), strict=True):
+def _conflicts(first: StoredRun, second: StoredRun, keys: Sequence[EpisodeKey]) -> Iterator[str]:
+    for one, other in zip(first.find(keys), second.find(keys), strict=True):
         if one.digests != other.digests:
             yield (
                 f"  {other.task} episode {other.episode_index}:\n"
-                f"    {first.path.parent}: {_describe(one)}\n    {second.path.parent}: {_describe(other)}"
+                f"    {first.path}: {_describe(one)}\n    {second.path}: {_describe(other)}"
             )
 
 

@@ -14,7 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
+from proctor.store.episodes import EpisodeTable, check_seconds, named_numbers, record_of
 from proctor.store.schema import SPANS, EpisodeRecord
 from proctor.types import EpisodeKey
 
@@ -182,3 +184,16 @@ class Outcomes:
         places = order[ends[number] : ends[number + 1]]
         ended: NDArray[np.int64] = places[self._states[places] > 0]
         return ended
+
+
+def read_outcomes(table: EpisodeTable, plan: Plan, held: dict[int, EpisodeRecord] | None = None) -> Outcomes:
+    """Read only how the episodes of a plan ended; whole records are put into `held`, if there is one."""
+    ended = Outcomes(plan)
+    with as_written_by_proctor(table.path):
+        for row in table.episodes():
+            place = ended.add(row, named_numbers("timing", row.timing), row.ended_at)
+            if held is not None and place is not None:
+                held[place] = record_of(row)
+        for column in TIMES:
+            check_seconds(float(np.abs(ended[column]).max(initial=0.0)))
+    return ended

@@ -12,6 +12,7 @@ lock             held by the process that writes
 from __future__ import annotations
 
 import contextlib
+import re
 import stat
 import time
 from collections.abc import Sequence
@@ -26,8 +27,7 @@ from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import write_text
 from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
-from proctor.store.outcomes import Outcomes
-from proctor.store.reading import read_outcomes
+from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.sqlite_file import is_begun
 from proctor.store.videos import file_name, video_place
 from proctor.types import EpisodeKey, Task
@@ -61,6 +61,13 @@ class Shard(NamedTuple):
         'shard_0_of_3'
         """
         return f"shard_{self.number}_of_{self.of}"
+
+    @classmethod
+    def named(cls, name: str) -> Shard | None:
+        """Return the part that a directory's name says it is; `None` if it says nothing."""
+        found = re.fullmatch(r"shard_(\d+)_of_(\d+)", name)
+        shard = cls(int(found[1]), int(found[2])) if found else None
+        return shard if shard is not None and shard.number < shard.of else None
 
 
 SHARD_DIRECTORIES = "shard_*_of_*"

@@ -10,13 +10,20 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from proctor.errors import StoreError
 from proctor.files import clip, is_below, open_below
 from proctor.types import EpisodeKey
+
+CONTAINER, CODEC = "mp4", "libx264"
+"""Of every video that is written: the file's format, which is also its ending, and what PyAV calls the encoder."""
+
+MEDIA_TYPE = f"video/{CONTAINER}"
+"""What a browser is told that such a file is."""
 
 _MOST_NAME = 240
 
@@ -34,7 +41,14 @@ def file_name(text: str) -> str:
 
 def video_place(key: EpisodeKey) -> str:
     """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
-    return f"videos/{file_name(key[0])}_{key[1]}/eval_episode_{key[2]}.mp4"
+    return f"videos/{file_name(key[0])}_{key[1]}/eval_episode_{key[2]}.{CONTAINER}"
+
+
+def create_video(path: Path, options: Mapping[str, str] | None = None) -> Any:
+    """Open a video file for writing with PyAV; `options` are the container's."""
+    import av
+
+    return av.open(str(path), "w", format=CONTAINER, options=dict(options or {}))
 
 
 def check_place(path: Path, key: EpisodeKey, stored: str | None) -> None:

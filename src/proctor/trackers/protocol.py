@@ -69,18 +69,3 @@ class Tracker(ABC):
 
 EPISODE_COLUMNS = ("task", "episode_index", "seed", "status", "success", "sum_reward", "steps", "error")
 """Of `per_episode`, what a table of episodes shows."""
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by their dotted names.
-
-    >>> flat({"a": {"b": 1}, "c": 2})
-    {'a.b': 1, 'c': 2}
-    """
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

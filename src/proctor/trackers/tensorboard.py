@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker, flat
+from proctor.config.wire import flat
+from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 
 FOLDER = "tensorboard"
 _MOST_ROWS = 1000

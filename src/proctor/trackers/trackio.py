@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from proctor.store.videos import CONTAINER
 from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 from proctor.trackers.wandb import PROJECT
 
@@ -46,6 +47,6 @@ class TrackioTracker(Tracker):
             )
         for video in outcome.videos:
             name = f"videos/{video.parent.name}/{video.stem}"
-            last[name] = trackio.Video(str(video), caption=name, format="mp4")
+            last[name] = trackio.Video(str(video), caption=name, format=CONTAINER)
         self._run.log(last, step=outcome.step)
         self._run.finish()

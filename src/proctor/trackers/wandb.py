@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from proctor.store.videos import CONTAINER
 from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 
 PROJECT = "proctor"
@@ -53,7 +54,7 @@ class WandbTracker(Tracker):
         last: dict[str, Any] = {**outcome.values, "episodes": _table(rows)}
         if outcome.videos:
             last["videos"] = [
-                wandb.Video(str(video), caption=f"{video.parent.name}/{video.name}", format="mp4")
+                wandb.Video(str(video), caption=f"{video.parent.name}/{video.name}", format=CONTAINER)
                 for video in outcome.videos
             ]
         self._run.log(last, step=outcome.step)

@@ -21,17 +21,17 @@ from starlette.routing import Route
 from proctor.errors import ProctorError
 from proctor.files import clip
 from proctor.machine.addresses import Hosts
-from proctor.viewer.files import STATIC, file_response, static_response
+from proctor.viewer.files import STATIC, file_response, inside, run_around, static_response
+from proctor.viewer.guard import RequestGuard
 from proctor.viewer.pages import Pages
 from proctor.viewer.readers import BusyError, Readers
 from proctor.viewer.runs import Runs
-from proctor.viewer.safety import Guard, inside, run_around
 
 _PATIENCE = 30.0
 """Seconds that a page may take."""
 
 
-def make_app(root: Path, hosts: Hosts) -> Guard:
+def make_app(root: Path, hosts: Hosts) -> RequestGuard:
     """Return the application over the runs below `root`."""
     viewer = _Viewer(root.resolve())
     routes = [
@@ -49,7 +49,7 @@ def make_app(root: Path, hosts: Hosts) -> Guard:
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: viewer.refused, ProctorError: viewer.failed})
     app.router.redirect_slashes = False
-    return Guard(app, hosts)
+    return RequestGuard(app, hosts)
 
 
 class _Viewer:

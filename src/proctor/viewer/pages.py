@@ -17,17 +17,13 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from proctor.report.page.choice import MOST_ROWS, outcome
-from proctor.report.page.episodes import video_link
+from proctor.report.page.episodes import MOST_ROWS, episode_rows
 from proctor.report.page.page import MOST_RUNS, REPORT, make_page, render, templates
-from proctor.report.page.run import Run, read_report_run
-from proctor.report.page.view import Row
+from proctor.results import ScoredRun
 from proctor.store.outcomes import KINDS as OUTCOME_OF
 from proctor.store.outcomes import Kind
-from proctor.store.result import StoredResult
 from proctor.viewer.files import KINDS
-from proctor.viewer.runs import Signature, signature
-from proctor.viewer.summary import Summary
+from proctor.viewer.runs import RunSummary, Signature, signature
 
 OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
 _STATES = {kind: state for state, kind in OUTCOME_OF.items()}
@@ -40,7 +36,7 @@ _REPORT_POLICY = (
 """The report's own policy, inside it, is stricter: it names the one script by its digest. A browser obeys both."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file or folder of a run."""
 
     name: str
@@ -48,21 +44,22 @@ class Entry(NamedTuple):
     size: str
 
 
-class Recent:
-    """What was read of the runs that were looked at last, for as long as nobody writes to them."""
+class RunCache:
+    """The runs that were looked at last, for as long as nobody writes to them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Path, tuple[Signature, StoredResult]] = OrderedDict()
+        self._known: OrderedDict[Path, tuple[Signature, ScoredRun]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, directory: Path) -> Run:
-        """Return a run; its episodes are read again only if its files have changed."""
+    def read(self, directory: Path) -> ScoredRun:
+        """Return a run, read again only if its files have changed."""
         now = signature(directory)
         with self._lock:
-            before, stored = self._known.get(directory, ((), None))
-        run = read_report_run(directory, stored if before == now else None)
+            before, run = self._known.get(directory, ((), None))
+        if run is None or before != now:
+            run = ScoredRun.open(directory)
         with self._lock:
-            self._known[directory] = now, run.stored
+            self._known[directory] = now, run
             self._known.move_to_end(directory)
             while len(self._known) > MOST_RUNS:
                 self._known.popitem(last=False)
@@ -74,22 +71,22 @@ class Pages:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._recent = Recent()
+        self._cache = RunCache()
         self._templates = templates(Path(__file__).parent / "templates")
         self._templates.filters.update(address=address, size=_size)
         self._templates.globals.update(root=_plain(str(root)), most_runs=MOST_RUNS)
 
-    def list(self, summaries: Sequence[Summary]) -> Response:
+    def list(self, summaries: Sequence[RunSummary]) -> Response:
         """Return the list of runs."""
         return self._page("list.html.j2", runs=summaries)
 
-    def rows(self, summaries: Sequence[Summary]) -> Response:
+    def rows(self, summaries: Sequence[RunSummary]) -> Response:
         """Return its rows alone, for a page that is open."""
         return self._page("rows.html.j2", runs=summaries)
 
-    def run(self, summary: Summary, directory: Path, query: Mapping[str, str]) -> Response:
+    def run(self, summary: RunSummary, directory: Path, query: Mapping[str, str]) -> Response:
         """Return a run's page: how far it is, its episodes, and its report."""
-        run = self._recent.read(directory)
+        run = self._cache.read(directory)
         output = directory / REPORT
         wanted = query.get("task", "").strip(), query.get("outcome", "")
         chosen = _chosen(run, *wanted)
@@ -97,7 +94,7 @@ class Pages:
         number = query.get("page", "")
         page = min(pages, max(1, int(number))) if number.isdecimal() and len(number) < 10 else 1
         shown = run.records.at(chosen[(page - 1) * MOST_ROWS : page * MOST_ROWS])
-        rows = [Row(record, outcome(record), video_link(run, record, output)) for record in shown]
+        rows = episode_rows(run, shown, output)
         return self._page(
             "run.html.j2",
             page=make_page([run], output),
@@ -117,10 +114,10 @@ class Pages:
 
     def report(self, directory: Path) -> Response:
         """Return the report as `proctor report` writes it."""
-        html = render([self._recent.read(directory)], directory / REPORT)
+        html = render([self._cache.read(directory)], directory / REPORT)
         return _html(html, headers={"content-security-policy": _REPORT_POLICY})
 
-    def compare(self, chosen: Sequence[tuple[Summary, Path]]) -> Response:
+    def compare(self, chosen: Sequence[tuple[RunSummary, Path]]) -> Response:
         """Return runs side by side; the first is what the others are compared with."""
         if not 2 <= len(chosen) <= MOST_RUNS:
             raise HTTPException(400, f"Choose 2 to {MOST_RUNS} runs to compare; these are {len(chosen)}.")
@@ -128,12 +125,12 @@ class Pages:
             if summary.problem or not summary.planned:
                 why = summary.problem or "It has not started yet."
                 raise HTTPException(409, f"{summary.folder} cannot be compared. {why}")
-        page = make_page([self._recent.read(directory) for _, directory in chosen], self._root / "compare.html")
+        page = make_page([self._cache.read(directory) for _, directory in chosen], self._root / "compare.html")
         turned = [*chosen[1:], chosen[0]]
         query = urlencode([("run", summary.path) for summary, _ in turned], errors="surrogateescape")
         return self._page("compare.html.j2", page=page, chosen=[one for one, _ in chosen], turned=query)
 
-    def problem(self, summary: Summary) -> Response:
+    def problem(self, summary: RunSummary) -> Response:
         """Return the page of a run of which there is nothing to show, or not yet."""
         return self._page("problem.html.j2", summary=summary)
 
@@ -159,7 +156,7 @@ def address(path: str, page: str = "run") -> str:
     return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
 
 
-def _chosen(run: Run, task: str, kind: str) -> NDArray[np.int64]:
+def _chosen(run: ScoredRun, task: str, kind: str) -> NDArray[np.int64]:
     """Return the places of the ended episodes of tasks with such a name, and with such an outcome."""
     named = np.array([task.lower() in one.name.lower() for one in run.tasks], bool)
     places = run.ended.at(*([_STATES[kind]] if kind in _STATES else []))
@@ -172,7 +169,7 @@ def _query(task: str, kind: str, page: int) -> str:
     return urlencode({name: value for name, value in wanted.items() if value}, errors="surrogateescape")
 
 
-def _logs(run: Run) -> list[Entry]:
+def _logs(run: ScoredRun) -> list[FileEntry]:
     try:
         found = sorted(run.directory.logs.glob("*.log"))
     except OSError:
@@ -181,12 +178,12 @@ def _logs(run: Run) -> list[Entry]:
     return [_entry(log)._replace(link=_link(log, f"logs/{quote(log.name)}")) for log in spoken]
 
 
-def _entry(found: Path) -> Entry:
+def _entry(found: Path) -> FileEntry:
     name = _plain(found.name)
     if found.is_dir():
-        return Entry(f"{name}/", f"{quote(found.name, errors='surrogateescape')}/", "")
+        return FileEntry(f"{name}/", f"{quote(found.name, errors='surrogateescape')}/", "")
     link = _link(found, quote(found.name, errors="surrogateescape"))
-    return Entry(name, link, _size(found.stat().st_size) if found.exists() else "gone")
+    return FileEntry(name, link, _size(found.stat().st_size) if found.exists() else "gone")
 
 
 def _link(found: Path, link: str) -> str | None:

@@ -8,30 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from proctor.comparison.compare import compare_many
-from proctor.comparison.result import Comparison
-from proctor.comparison.result import Row as Compared
+from proctor.comparison.result import Comparison, ComparisonRow
 from proctor.report import comparison as words
-from proctor.report.page.choice import MOST_ROWS
-from proctor.report.page.episodes import letter
-from proctor.report.page.figures import difference_bar
-
-
-class DifferenceRow(NamedTuple):
-    """One task, group, or all of them."""
-
-    name: str
-    episodes: str
-    first: str
-    second: str
-    bar: Markup
-    value: float
-    difference: str
-    interval: str
-    verdict: str
-    more: str
+from proctor.report.console import letter
+from proctor.report.page.episodes import MOST_ROWS
 
 
 class DisagreementRow(NamedTuple):
@@ -45,14 +26,14 @@ class DisagreementRow(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """Rows whose bars reach so many points to either side of zero."""
+    """Rows whose bars reach so far to either side of zero."""
 
-    reach: int
-    rows: Sequence[DifferenceRow]
+    reach: float
+    rows: Sequence[ComparisonRow]
 
 
-class ComparisonView(NamedTuple):
-    """One run against the first, as the template shows it."""
+class ComparisonSection(NamedTuple):
+    """One run against the first, as the page shows it."""
 
     first: str
     second: str
@@ -67,27 +48,27 @@ class ComparisonView(NamedTuple):
     n_disagreements: int
 
     @property
-    def told(self) -> int:
-        """How many tasks could be told apart."""
+    def n_different(self) -> int:
+        """On how many tasks a difference was found."""
         return sum(row.verdict != "cannot tell" for row in self.tasks.rows)
 
 
-def comparison_views(paths: Sequence[Path], output: Path) -> list[ComparisonView]:
+def comparison_sections(paths: Sequence[Path], output: Path) -> list[ComparisonSection]:
     """Compare every run with the first. Raises `UsageError` where they cannot be compared, or without scipy."""
     found = compare_many(paths)
     tests = sum(row.kind == "task" for one in found.comparisons for row in one.rows)
     return [
-        _view(one, letter(place + 1), (len(found.comparisons), tests), output)
+        _section(one, letter(place + 1), (len(found.comparisons), tests), output)
         for place, one in enumerate(found.comparisons)
     ]
 
 
-def _view(one: Comparison, second: str, family: tuple[int, int], output: Path) -> ComparisonView:
+def _section(one: Comparison, second: str, family: tuple[int, int], output: Path) -> ComparisonSection:
     first, (comparisons, tests) = letter(0), family
     tasks = [row for row in one.rows if row.kind == "task"]
     tasks.sort(key=lambda row: (row.verdict == "cannot tell", -abs(row.difference.value)))
     totals = [row for kind in ("overall", "group") for row in one.rows if row.kind == kind]
-    return ComparisonView(
+    return ComparisonSection(
         first=first,
         second=second,
         sentence=words.sentence(one, first, second, comparisons),
@@ -113,22 +94,7 @@ def _view(one: Comparison, second: str, family: tuple[int, int], output: Path) -
     )
 
 
-def _differences(rows: Sequence[Compared]) -> Differences:
+def _differences(rows: Sequence[ComparisonRow]) -> Differences:
     furthest = max((abs(end) for row in rows for end in row.difference[1:]), default=1.0)
     reach = next((step for step in (0.1, 0.25, 0.5) if furthest <= step), 1.0)
-    return Differences(round(100 * reach), [_row(row, reach) for row in rows])
-
-
-def _row(row: Compared, reach: float) -> DifferenceRow:
-    return DifferenceRow(
-        name=row.name if row.kind == "task" else "all tasks" if row.kind == "overall" else f"group {row.name}",
-        episodes=words.episodes(row),
-        first=words.rate(row.first.value),
-        second=words.rate(row.second.value),
-        bar=difference_bar(row.difference, reach),
-        value=row.difference.value,
-        difference=words.points(row.difference.value),
-        interval=words.spread(row.difference),
-        verdict=row.verdict,
-        more=words.more(row),
-    )
+    return Differences(reach, rows)

@@ -1,10 +1,11 @@
-"""Single episodes: those to watch, those that failed or could not be run, and their rewards."""
+"""Single episodes: which of many a report shows, those that failed, their videos and their rewards."""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -13,17 +14,30 @@ import numpy as np
 from markupsafe import Markup
 
 from proctor.files import read_descriptor
-from proctor.report.page.choice import MOST_CARDS, MOST_ROWS, episodes_for_curves, outcome, worst_first
+from proctor.report.console import letter
 from proctor.report.page.figures import RewardLine, reward_panel, tidy
-from proctor.report.page.run import Run
-from proctor.store.outcomes import FAILURE, Kind
+from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind, Outcomes, state_of
 from proctor.store.schema import EpisodeRecord
-from proctor.store.videos import open_video, video_file
+from proctor.store.stored_run import StoredRun
+from proctor.store.videos import MEDIA_TYPE, open_video, video_file
 from proctor.types import Episode
 
+CURVE_TASKS = 60
+CURVES_PER_OUTCOME = 3
+MOST_CARDS = 60
+MOST_ROWS = 2000
+"""Of one table: more rows no browser shows in good time."""
 SHOWN_PANELS = 12
 MOST_EMBEDDED = 256 << 20
 """Bytes of one video inside of a page."""
+
+
+class EpisodeRow(NamedTuple):
+    """One episode of a long table."""
+
+    record: EpisodeRecord
+    outcome: Kind
+    link: str | None
 
 
 class Card(NamedTuple):
@@ -55,13 +69,50 @@ class Panel(NamedTuple):
     figure: Markup
 
 
-def video_link(run: Run, record: EpisodeRecord, output: Path) -> str | None:
+def outcome(record: EpisodeRecord) -> Kind:
+    """Return how an episode ended; unknown: its simulator does not tell success."""
+    return KINDS[state_of(record.status, record.success)]
+
+
+def episodes_for_curves(ended: Outcomes) -> list[int]:
+    """Return, of each task, where the episodes with the lowest, the median and the highest sum of rewards are: of
+    those that failed, of those that succeeded, and of those of which it is unknown."""
+    chosen: list[int] = []
+    tasks = (places for number in range(len(ended.plan.all_tasks)) if len(places := ended.of_task(number)))
+    for places in itertools.islice(tasks, CURVE_TASKS):
+        for state in (FAILURE, UNKNOWN, SUCCESS):
+            alike = places[ended["state"][places] == state]
+            rewards = ended["sum_reward"][alike]
+            order = np.argsort(rewards, kind="stable")[: int((~np.isnan(rewards)).sum())]
+            chosen += spread(alike[order].tolist(), CURVES_PER_OUTCOME)
+    return chosen
+
+
+def spread(ordered: Sequence[int], count: int) -> list[int]:
+    """Return `count` members from the first to the last, evenly apart."""
+    if len(ordered) <= count:
+        return list(ordered)
+    return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
+
+
+def worst_first(ended: Outcomes, places: Sequence[int]) -> list[int]:
+    """Return episodes with failures first, in plan order otherwise."""
+    rank = {FAILURE: 0, ERROR: 1, UNKNOWN: 2, SUCCESS: 3}
+    return sorted(places, key=lambda place: rank[int(ended["state"][place])])
+
+
+def video_link(run: StoredRun, record: EpisodeRecord, output: Path) -> str | None:
     """Return where an episode's video lies, seen from the report; `None` if there is none."""
     video = None if record.video_path is None else video_file(run.path, record.key)
     return None if video is None else quote(os.path.relpath(video, output.parent.absolute()))
 
 
-def cards(runs: Sequence[Run], output: Path, embed: bool) -> tuple[list[Card], int]:
+def episode_rows(run: StoredRun, records: Iterable[EpisodeRecord], output: Path) -> list[EpisodeRow]:
+    """Return some episodes as the report at `output` lists them."""
+    return [EpisodeRow(record, outcome(record), video_link(run, record, output)) for record in records]
+
+
+def cards(runs: Sequence[StoredRun], output: Path, embed: bool) -> tuple[list[Card], int]:
     """Return the episodes to watch, failures first, and how many more there would be."""
     found: list[Card] = []
     more = 0
@@ -88,13 +139,13 @@ def _which(record: EpisodeRecord) -> tuple[str, int]:
     return record.task, record.episode_index
 
 
-def _embedded(run: Run, record: EpisodeRecord) -> str:
+def _embedded(run: StoredRun, record: EpisodeRecord) -> str:
     with open_video(run.path, record.key) as video:
         content = read_descriptor(video, MOST_EMBEDDED, run.path)
-    return f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
+    return f"data:{MEDIA_TYPE};base64,{base64.b64encode(content).decode()}"
 
 
-def failures(run: Run) -> list[Failures]:
+def failures(run: StoredRun) -> list[Failures]:
     """Return the failed episodes, task by task, each task's first ones: together no more than a table may have."""
     failed = {
         task.name: places[run.ended["state"][places] == FAILURE]
@@ -111,7 +162,7 @@ def failures(run: Run) -> list[Failures]:
     ]
 
 
-def reward_panels(runs: Sequence[Run]) -> list[Panel]:
+def reward_panels(runs: Sequence[StoredRun]) -> list[Panel]:
     """Return a panel per task with rewards, those with most failures first."""
     found: dict[str, list[RewardLine]] = {}
     failed: dict[str, int] = {}
@@ -119,8 +170,10 @@ def reward_panels(runs: Sequence[Run]) -> list[Panel]:
         for number, task in enumerate(run.tasks):
             state = run.ended["state"][run.ended.of_task(number)]
             failed[task.name] = failed.get(task.name, 0) + int((state == FAILURE).sum())
-        for record in run.records.at(episodes_for_curves(run.ended)):
-            curve = run.curves.get(record.key)
+        chosen = episodes_for_curves(run.ended)
+        curves = run.reward_curves(chosen)
+        for record in run.records.at(chosen):
+            curve = curves.get(record.key)
             if curve is not None:
                 whose = f"{letter(place)} " if len(runs) > 1 else ""
                 class_ = f"{outcome(record)} run-{place}" if len(runs) > 1 else outcome(record)
@@ -137,8 +190,3 @@ def _words(record: EpisodeRecord) -> str:
         f"episode {record.episode_index}, seed {record.seed}: {outcome(record)}, {record.steps} steps, "
         f"sum of rewards {tidy(record.sum_reward or 0.0)}"
     )
-
-
-def letter(place: int) -> str:
-    """Return what a run is called beside others: A, B, ..."""
-    return chr(ord("A") + place) if place < 26 else f"R{place + 1}"

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from proctor.report.page.svg import (
     STRETCH,
-    Described,
+    Description,
     anchor,
     element,
     figure,
@@ -110,7 +110,7 @@ def step_figure(series: Sequence[Series], last_step: int, banded: int) -> Markup
         )
     return figure(
         _CURVE_HEIGHT,
-        Described("steps", "Success against steps", describe_curves(series, last_step)),
+        Description("steps", "Success against steps", describe_curves(series, last_step)),
         *(rule(_CURVE_TOP + plot * (1 - share)) for share in (0.25, 0.5, 0.75, 1)),
         rule(_CURVE_TOP + plot, "axis"),
         stretched(_CURVE_TOP, plot, *bands, *lines),
@@ -171,7 +171,7 @@ def reward_panel(ident: str, title: str, lines: Sequence[RewardLine]) -> Markup:
     text = f"Reward per step from {tidy(low)} to {tidy(high)}. " + " ".join(f"{line.name}." for line in lines)
     return figure(
         _PANEL_HEIGHT,
-        Described(ident, title, text),
+        Description(ident, title, text),
         rule(_PANEL_TOP),
         rule(_PANEL_TOP + plot, "axis"),
         stretched(_PANEL_TOP, plot, *paths),

@@ -13,23 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import proctor
-from proctor.errors import UsageError
-from proctor.report.console import count
-from proctor.report.live import duration
-from proctor.report.page.comparison import ComparisonView, comparison_views
-from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, letter, reward_panels
-from proctor.report.page.figures import Series, rate_bars, step_figure, tidy
-from proctor.report.page.rates import GroupRows, curve_of, task_table
-from proctor.report.page.run import Run, read_report_run
+from proctor.errors import StoreError, UsageError
+from proctor.report import comparison
+from proctor.report.console import count, duration, interval, letter, percent
+from proctor.report.page.comparison import ComparisonSection, comparison_sections
+from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, reward_panels
+from proctor.report.page.figures import Series, difference_bar, rate_bars, step_figure, tidy
+from proctor.report.page.run_section import RunSection, run_section
 from proctor.report.page.settings import SettingsTable, settings_tables
-from proctor.report.page.view import View, view_of
-from proctor.results import Result
+from proctor.report.result_table import Column, GroupRows, columns_for, rows_for
+from proctor.results import Aggregate, ScoredRun
 from proctor.stats.intervals import Rate
 from proctor.store.filesystem import write_text
-from proctor.store.result import StoredResult
 from proctor.store.videos import links_among
 
 REPORT = "report.html"
@@ -53,14 +51,15 @@ class Page:
     """Everything that the template shows."""
 
     title: str
-    views: Sequence[View]
+    views: Sequence[RunSection]
     warnings: Sequence[str]
+    columns: Sequence[Column]
     groups: Sequence[GroupRows]
     steps: Steps | None
     panels: Sequence[Panel]
     cards: Sequence[Card]
     more_cards: int
-    comparisons: Sequence[ComparisonView]
+    comparisons: Sequence[ComparisonSection]
     no_comparison: str
     settings: Sequence[SettingsTable]
     css: Markup
@@ -92,13 +91,8 @@ class Page:
         return any(view.run.results.reporting for view in self.views)
 
     @cached_property
-    def with_errors(self) -> bool:
-        """Whether the table of tasks has a column for errors."""
-        return any(view.result.errors for view in self.views)
-
-    @cached_property
     def with_rewards(self) -> bool:
-        """Whether it has one for rewards: where success is not reported, they are all there is."""
+        """Whether a task does not: then rewards are all there is."""
         return any(len(view.run.results.reporting) < len(view.run.tasks) for view in self.views)
 
     @property
@@ -125,7 +119,7 @@ class Page:
 def write_report(
     directories: Sequence[Path],
     output: Path | None = None,
-    stored: Sequence[StoredResult] | None = None,
+    runs: Sequence[ScoredRun] | None = None,
     *,
     embed_videos: bool = False,
     tell: Callable[[str], None] = lambda _: None,
@@ -135,7 +129,7 @@ def write_report(
     Args:
         directories: run directories; the first is what the others are compared with.
         output: the file; `report.html` in the run's directory by default, of several in the current one.
-        stored: what is stored of the runs, from whoever has just read it.
+        runs: the runs, from whoever has just read them.
         embed_videos: put the videos into the file instead of linking them.
         tell: is told, in a line each, what was left out of the report.
 
@@ -145,11 +139,14 @@ def write_report(
     """
     if not 1 <= len(directories) <= MOST_RUNS:
         raise UsageError(f"a report shows 1 to {MOST_RUNS} runs, got {len(directories)}.")
-    known: Sequence[StoredResult | None] = stored or [None] * len(directories)
-    runs = [read_report_run(directory, one) for directory, one in zip(directories, known, strict=True)]
+    runs = runs or [ScoredRun.open(directory) for directory in directories]
     if output is None:
         output = runs[0].path / REPORT if len(runs) == 1 else Path.cwd() / REPORT
-    write_text(output, render(runs, output, embed_videos))
+    try:
+        html = render(runs, output, embed_videos)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    write_text(output, html)
     for run in runs:
         left_out = links_among(run.path, run.ended.filmed)
         if left_out is not None:
@@ -157,7 +154,7 @@ def write_report(
     return output
 
 
-def render(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> str:
+def render(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False) -> str:
     """Return the report as HTML; links are those of a file at `output`."""
     return templates().get_template("page.html.j2").render(page=make_page(runs, output, embed_videos))
 
@@ -175,14 +172,25 @@ def templates(*folders: Path) -> Environment:
         "tidy": tidy,
         "time": duration,
         "bars": _bars,
+        "order": _order,
+        "heading": lambda heading: heading if len(heading) <= 3 else f"{heading[0].upper()}{heading[1:]}",
+        "rate": lambda rate: _unbroken(percent(rate)),
+        "unbroken": _unbroken,
+        "interval": interval,
+        "points": comparison.points,
+        "spread": comparison.spread,
+        "share": comparison.rate,
+        "more": comparison.more,
+        "n_episodes": comparison.episodes,
+        "difference_bar": difference_bar,
     }
     environment.filters.update(filters)
     return environment
 
 
-def make_page(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> Page:
+def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False) -> Page:
     """Return what the report's template shows."""
-    views = [view_of(run, place, output) for place, run in enumerate(runs)]
+    views = [run_section(run, place, output) for place, run in enumerate(runs)]
     shown, more = cards(runs, output, embed_videos)
     comparisons, problem = _comparisons(runs, output)
     several = len(runs) > 1
@@ -194,7 +202,8 @@ def make_page(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> 
             for place, view in enumerate(views)
             for warning in view.warnings
         ],
-        groups=task_table(runs),
+        columns=columns_for([run.results for run in runs]),
+        groups=rows_for([run.results for run in runs]),
         steps=_steps(runs),
         panels=reward_panels(runs),
         cards=shown,
@@ -207,16 +216,16 @@ def make_page(runs: Sequence[Run], output: Path, embed_videos: bool = False) -> 
     )
 
 
-def _comparisons(runs: Sequence[Run], output: Path) -> tuple[list[ComparisonView], str]:
+def _comparisons(runs: Sequence[ScoredRun], output: Path) -> tuple[list[ComparisonSection], str]:
     if len(runs) == 1:
         return [], ""
     try:
-        return comparison_views([run.path for run in runs], output), ""
+        return comparison_sections([run.path for run in runs], output), ""
     except UsageError as error:
         return [], f"There is no comparison: {error}"
 
 
-def _steps(runs: Sequence[Run]) -> Steps | None:
+def _steps(runs: Sequence[ScoredRun]) -> Steps | None:
     series = _series(runs)
     last_success = max((one.curve.steps[-1] for one in series if one.curve.steps), default=0)
     if not last_success:
@@ -234,23 +243,37 @@ def _steps(runs: Sequence[Run]) -> Steps | None:
     )
 
 
-def _series(runs: Sequence[Run]) -> list[Series]:
+def _series(runs: Sequence[ScoredRun]) -> list[Series]:
     if len(runs) > 1:
         return [
-            Series(f"{letter(place)} {run.name}", f"run-{place}", curve_of(run)) for place, run in enumerate(runs)
+            Series(f"{letter(place)} {run.name}", f"run-{place}", run.results.step_curve())
+            for place, run in enumerate(runs)
         ]
     (run,) = runs
     groups = list(dict.fromkeys(task.group for task in run.tasks))
-    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", curve_of(run))
+    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", run.results.step_curve())
     if not 1 < len(groups) <= _MOST_GROUPS:
         return [whole]
-    parts = [Series(group, f"group run-{place + 1}", curve_of(run, group)) for place, group in enumerate(groups)]
+    parts = [
+        Series(group, f"group run-{place + 1}", run.results.step_curve(group))
+        for place, group in enumerate(groups)
+    ]
     return [whole, *parts]
 
 
-def _bars(results: Sequence[Result | None]) -> Markup:
+def _bars(results: Sequence[Aggregate | None]) -> Markup:
     rates = [None if result is None else result.rate for result in results]
     return rate_bars([(rate, f"run-{place}") for place, rate in enumerate(rates)])
+
+
+def _order(one: Aggregate | None, column: Column) -> float | str:
+    """What a table is sorted by in a column: nothing comes after everything."""
+    value = None if one is None or column.order is None else column.order(one)
+    return "" if value is None else value
+
+
+def _unbroken(text: str) -> Markup:
+    return Markup(escape(text).replace(" %", Markup("&nbsp;%")))
 
 
 def _asset(name: str) -> Markup:

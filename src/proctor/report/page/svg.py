@@ -47,7 +47,7 @@ def percent(share: float) -> str:
     return f"{number(100 * share)}%"
 
 
-class Described(NamedTuple):
+class Description(NamedTuple):
     """What a figure is called, and what it shows in words."""
 
     ident: str
@@ -55,7 +55,7 @@ class Described(NamedTuple):
     text: str
 
 
-def figure(height: int, about: Described, *children: str, class_: str = "") -> Markup:
+def figure(height: int, about: Description, *children: str, class_: str = "") -> Markup:
     """Return a drawing that a screen reader reads as one picture with a title and a description."""
     names = f"{about.ident}-t {about.ident}-d"
     return element(

@@ -21,7 +21,7 @@ from proctor.engine.process import ChildProcess, module_command, wait_readable
 _PIPE_BYTES = 1 << 20
 
 
-class Reporter:
+class TrackerProcess:
     """One tracker's process.
 
     Args:

@@ -11,10 +11,9 @@ import pytest
 import proctor
 from harness import SUPPORT, run_tiny
 from made_runs import make_run
-from proctor.engine.evaluation import Evaluation
 from proctor.events import Progress, Watcher
-from proctor.store import reading
-from proctor.store.result import read_result
+from proctor.results import Evaluation, ScoredRun
+from proctor.store import stored_run
 from proctor.store.schema import EpisodeRecord
 
 INLINE = {"use_async_envs": False}
@@ -40,7 +39,7 @@ def alive() -> int:
 
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(reading, "MOST_LISTED", 5)
+    monkeypatch.setattr(stored_run, "MOST_LISTED", 5)
     return 5
 
 
@@ -74,9 +73,8 @@ def test_records_are_the_same_whether_held_or_read_from_the_table(
 ) -> None:
     held = long_run(tmp_path / "run")
     assert held.records.listed
-    monkeypatch.setattr(reading, "MOST_LISTED", 5)
-    with held.run.table() as table:
-        read = read_result(table, held.plan)
+    monkeypatch.setattr(stored_run, "MOST_LISTED", 5)
+    read = ScoredRun(held.directory, held.plan)
     assert not read.records.listed
     assert list(read.records) == list(held.records)
     assert (read.records[3], read.records[-1], read.records[2:4]) == (
@@ -93,7 +91,7 @@ def test_eval_info_of_a_long_run_leaves_its_lists_to_the_table_and_says_so(
 ) -> None:
     whole = long_run(tmp_path / "short").info
     assert "left_out" not in whole
-    monkeypatch.setattr(reading, "MOST_LISTED", 5)
+    monkeypatch.setattr(stored_run, "MOST_LISTED", 5)
     long = json.loads((long_run(tmp_path / "long").directory / "eval_info.json").read_text())
     assert long["left_out"].startswith("75 episodes: above ")
     assert "run.sqlite" in long["left_out"]
@@ -126,14 +124,14 @@ def test_what_evaluate_returns_of_a_long_run_is_read_when_it_is_asked_for(
 
 
 def test_a_report_of_a_long_run_says_where_the_rest_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from proctor.report.page import choice, clock, episodes, view
+    from proctor.report.page import episodes, run_section, timeline
     from proctor.report.page.page import write_report
 
     run = make_run(tmp_path / "run", {"a": [False] * 30, "b": [True, False, None] * 10})
-    monkeypatch.setattr(reading, "MOST_LISTED", 20)
-    for module in (choice, episodes, view):
+    monkeypatch.setattr(stored_run, "MOST_LISTED", 20)
+    for module in (episodes, run_section):
         monkeypatch.setattr(module, "MOST_ROWS", 10)
-    monkeypatch.setattr(clock, "_MOST_MARKS", 8)
+    monkeypatch.setattr(timeline, "_MOST_MARKS", 8)
     page = write_report([run]).read_text()
     assert "the first 10, all are in run.sqlite" in page
     assert "and 25 more, in run.sqlite" in page, "of each task with failures there are some"
@@ -145,7 +143,7 @@ def test_a_long_comparison_counts_all_disagreements_and_lists_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from proctor.comparison import compare as module
-    from proctor.comparison.document import as_document
+    from proctor.comparison.result import as_document
 
     pytest.importorskip("scipy")
     first = make_run(tmp_path / "first", {"a": [True] * 30 + [None]})

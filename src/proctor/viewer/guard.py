@@ -1,15 +1,13 @@
-"""What a browser may ask of the viewer, and which files it may see: nothing outside of the folder of runs."""
+"""What a browser may ask of the viewer: to read, under a name that is known, and nothing else."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from proctor.machine.addresses import Hosts
-from proctor.store.run_directory import DATABASE
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
@@ -29,43 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def inside(root: Path, relative: str) -> Path | None:
-    """Return what `relative` names below `root`, if it is there and no link leads out; `root` itself is "".
-
-    Args:
-        root: a folder, resolved.
-        relative: what a request named, decoded once.
-    """
-    parts = relative.split("/") if relative else []
-    # Hidden files belong to editors, version control and half-written results.
-    if "\0" in relative or any(part in ("", "..") or part.startswith(".") for part in parts):
-        return None
-    try:
-        found = root.joinpath(*parts).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):  # not there, a loop of links, no name that a file can have
-        return None
-    if not found.is_relative_to(root):
-        return None
-    hidden = any(part.startswith(".") for part in found.relative_to(root).parts)
-    return None if hidden else found
-
-
-def run_around(root: Path, found: Path) -> Path | None:
-    """Return the run directory that something below `root` belongs to; what belongs to none is not shown."""
-    for folder in (found, *found.parents):
-        if (folder / DATABASE).is_file():
-            return folder
-        if folder == root:
-            break
-    return None
-
-
-def leads_out(root: Path, file: Path) -> bool:
-    """Whether a file below `root` is a link that leads out of it."""
-    return file.is_symlink() and inside(root, os.path.relpath(file, root)) is None
-
-
-class Guard:
+class RequestGuard:
     """Stands before the application: only known hosts, only reading, and the headers that every answer has."""
 
     def __init__(self, app: App, hosts: Hosts) -> None:

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proctor.eval_info import eval_info
 from proctor.plan import make_plan
-from proctor.results import Results
+from proctor.results import ScoredRun
 from proctor.stats.intervals import wilson
-from proctor.store.eval_info import build_eval_info
 from proctor.store.filesystem import finite, write_json
 from proctor.store.outcomes import Outcomes
-from proctor.store.reading import StoredRecords
-from proctor.store.schema import SPANS, EpisodeRecord
+from proctor.store.schema import SPANS, EpisodeRecord, RunSession
 from proctor.types import Episode, Task
 
 REACH = Task("reach-v3", 0, "reach-v3", "reach", 500)
@@ -64,15 +63,12 @@ def build(
 ) -> dict[str, Any]:
     ended = Outcomes.of(make_plan(tasks, 10, 1000), records)
     held = {place: record for record in records if (place := ended.plan.place_of(record.key)) is not None}
-    return build_eval_info(
-        Results(ended),
-        StoredRecords(ended, DIRECTORY / "run.sqlite", held),
-        directory=DIRECTORY,
-        wall_seconds=wall,
-        startup_seconds=startup,
-        versions={"proctor": "1"},
-        run={"complete": True},
-    )
+    run = ScoredRun.empty(DIRECTORY, ended.plan)
+    run._episodes = ended, held
+    run.sessions = [RunSession(100.0, 100.0 + wall, 1, startup)]
+    identity = {"seed": 1000, "versions": {"proctor": "1"}, "renderer": None, "machine": {"cpu": "some"}}
+    run.meta = {"identity": identity, "reproducible": True}
+    return eval_info(run)
 
 
 SOME = [
@@ -105,7 +101,7 @@ def test_lerobots_part_has_exactly_lerobots_keys() -> None:
 def test_our_own_keys_stand_beside_lerobots() -> None:
     info = build(SOME)
     assert info.keys() >= {"per_task", "per_group", "overall", "per_episode", "versions", "intervals", "timing"}
-    assert info["versions"] == {"proctor": "1"}
+    assert info["versions"] == {"proctor": "1", "cpu": "some"}
 
 
 def test_the_document_reads_as_lerobots_would() -> None:

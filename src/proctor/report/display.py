@@ -1,4 +1,4 @@
-"""Progress while a run goes on: a live display on a terminal, plain lines elsewhere.
+"""Progress while a run goes on (`--display`): bars on a terminal, plain lines elsewhere, JSON for programs.
 
 The rate is an estimate over all started episodes. The ones that happen to end first are the quick, successful
 ones; their rate alone would flatter.
@@ -6,23 +6,26 @@ ones; their rate alone would flatter.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
 from rich.text import Text
 
 from proctor.config.settings import Settings
-from proctor.events import Progress as RunProgress
-from proctor.events import RunStart, Watcher
-from proctor.report.console import PatientConsole, count, printable
-from proctor.report.stream import Stream
-from proctor.results import reporting, task_key
-from proctor.stats.intervals import Rate
+from proctor.events import Progress, RunStart, Watcher
+from proctor.report.console import PatientConsole, count, duration, interval, percent, printable
+from proctor.results import Evaluation, reporting, task_key
+from proctor.store.filesystem import finite
 from proctor.store.outcomes import SUCCESS
 from proctor.store.schema import EpisodeRecord
 
@@ -39,7 +42,7 @@ def make_display(console: PatientConsole, settings: Settings) -> Watcher:
     if kind == "none":
         return Watcher()
     if kind == "json":
-        return Stream(console)
+        return JsonDisplay(console)
     return LiveDisplay(console) if kind == "live" else PlainDisplay(console)
 
 
@@ -62,13 +65,15 @@ def describe_start(start: RunStart) -> str:
     )
 
 
-def describe_progress(progress: RunProgress) -> str:
+def describe_progress(progress: Progress) -> str:
     """Return one line about a moment of a run."""
     speed = progress.episodes_here / progress.seconds if progress.seconds else 0.0
     left = (progress.total - progress.ended) / speed if speed else None
+    rate = progress.rate
+    shown = "not known yet" if rate is None or rate.value is None else f"{percent(rate)} ({interval(rate)})"
     parts = [
         f"{progress.ended}/{progress.total} episodes",
-        *([] if progress.rate is None else [f"success {_rate(progress.rate)}"]),
+        *([] if rate is None else [f"success {shown}"]),
         f"{speed:.2f} episodes/s",
         f"{progress.steps / progress.seconds if progress.seconds else 0:.0f} steps/s",
         f"{progress.busy}/{progress.workers} workers busy",
@@ -78,27 +83,6 @@ def describe_progress(progress: RunProgress) -> str:
     if left is not None and progress.ended < progress.total:
         parts.append(f"{duration(left)} left")
     return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them.
-
-    >>> duration(75)
-    '1 min 15 s'
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _rate(rate: Rate) -> str:
-    if rate.value is None:
-        return "not known yet"
-    estimate = "~" if rate.running else ""
-    return f"{estimate}{100 * rate.value:.1f} % ({100 * rate.low:.1f}–{100 * rate.high:.1f})"
 
 
 class PlainDisplay(Watcher):
@@ -113,7 +97,7 @@ class PlainDisplay(Watcher):
         self._print(describe_start(start))
         self._print(f"results go to {start.directory}")
 
-    def progress(self, progress: RunProgress) -> None:
+    def progress(self, progress: Progress) -> None:
         """Print a line if the last one is some seconds old, or if all is done."""
         if time.monotonic() - self._last >= _PLAIN_SECONDS:
             self._last = time.monotonic()
@@ -132,7 +116,7 @@ class LiveDisplay(Watcher):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = Progress(
+        self._bars = Bars(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
             console=console,
         )  # fmt: skip
@@ -187,7 +171,7 @@ class LiveDisplay(Watcher):
         for place, key in enumerate(order):
             self._bars.update(self._tasks[key], visible=place < room)
 
-    def progress(self, progress: RunProgress) -> None:
+    def progress(self, progress: Progress) -> None:
         """Move the bars on, and change the line under them."""
         self._move_on()
         self._line = Text(describe_progress(progress), style="dim")
@@ -202,3 +186,72 @@ class LiveDisplay(Watcher):
 
     def _draw(self) -> Group:
         return Group(self._bars, self._line)
+
+
+class JsonDisplay(Watcher):
+    """Everything that happens, one JSON object per line, each written out at once.
+
+    Every line has an `event`: `start`, `episode`, `progress`, `note`, `end` and, last of all, `result`. A number
+    that is not finite is null. Whoever reads it needs no Proctor.
+    """
+
+    def __init__(self, console: PatientConsole) -> None:
+        self._console = console
+
+    def started(self, start: RunStart) -> None:
+        """The plan's size, and how it will be run."""
+        self._print(
+            "start",
+            benchmark=start.benchmark,
+            policy=start.policy,
+            tasks=list(dict.fromkeys(task.name for task in start.plan.tasks)),
+            episodes=len(start.plan),
+            finished_before=start.before.finished,
+            workers=start.workers,
+            placement=start.placement,
+            directory=str(start.directory),
+        )
+
+    def episode(self, record: EpisodeRecord) -> None:
+        """An episode's record, as `per_episode` of eval_info.json and the table `episodes` have it."""
+        self._print("episode", **record.to_row())
+
+    def progress(self, progress: Progress) -> None:
+        """A moment of the run; `rate` is over all that was started, `running` says what is in flight."""
+        rate = progress.rate
+        running = [
+            {"task_group": key.group, "task_id": key.task_id, "episode_index": key.episode_index, "steps": steps}
+            for key, steps in progress.running
+        ]
+        told = {"rate": rate and {**rate._asdict(), "value": rate.value}, "running": running}
+        self._print("progress", **{**asdict(progress), **told})
+
+    def note(self, message: str) -> None:
+        """Something a person should read."""
+        self._print("note", message=message)
+
+    def ended(self) -> None:
+        """No more episodes; the result follows."""
+        self._print("end")
+
+    def result(self, evaluation: Evaluation, status: int, report: Path | None) -> None:
+        """The outcome, with the exit status that the command is about to end with."""
+        error = evaluation.error
+        self._print(
+            "result",
+            status=status,
+            complete=bool(evaluation.info) and evaluation.info["run"]["complete"],
+            error=error and {"kind": type(error).__name__, "message": str(error)},
+            result=str(evaluation.run.directory.result) if evaluation.info else None,
+            report=report and str(report),
+        )
+
+    def _print(self, event: str, **values: Any) -> None:
+        if self._console.quiet:
+            return
+        try:
+            # Not through rich, which would wrap, colour and put emoji into it.
+            self._console.file.write(json.dumps({"event": event, **finite(values)}, allow_nan=False) + "\n")
+            self._console.file.flush()
+        except BrokenPipeError:
+            self._console.on_broken_pipe()

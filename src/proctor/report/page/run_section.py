@@ -12,18 +12,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from proctor.report.console import count
-from proctor.report.live import duration
-from proctor.report.page.choice import MOST_ROWS, outcome
-from proctor.report.page.clock import Clock, clock_of
-from proctor.report.page.command import command_of
-from proctor.report.page.episodes import Failures, failures, video_link
+from proctor.report.console import count, duration, interval, moment
+from proctor.report.page.episodes import MOST_ROWS, EpisodeRow, Failures, episode_rows, failures
 from proctor.report.page.figures import headline_bar, tidy
-from proctor.report.page.rates import average_over_tasks
-from proctor.report.page.run import Run
+from proctor.report.page.settings import command_of
+from proctor.report.page.timeline import TimeUse, time_use
 from proctor.report.summary import describe_stop
-from proctor.results import Result, describe_running
-from proctor.store.episodes import why_incomplete
+from proctor.results import Aggregate, ScoredRun, describe_running
 from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind
 from proctor.store.run_directory import DATABASE
 from proctor.store.schema import EpisodeRecord
@@ -40,28 +35,20 @@ class Fact(NamedTuple):
     more: str = ""
 
 
-class Row(NamedTuple):
-    """One episode of the long table."""
-
-    record: EpisodeRecord
-    outcome: Kind
-    link: str | None
-
-
 @dataclass(frozen=True)
-class View:
+class RunSection:
     """One run as the template shows it."""
 
-    run: Run
-    result: Result
+    run: ScoredRun
+    result: Aggregate
     bar: Markup
     facts: Sequence[Fact]
     warnings: Sequence[str]
     failures: Sequence[Failures]
     errors: Sequence[EpisodeRecord]
-    rows: Sequence[Row]
+    rows: Sequence[EpisodeRow]
     kinds: Sequence[Kind]
-    clock: Clock
+    time: TimeUse
     speed: str
     command: str | None
     notes: Sequence[tuple[str, str]]
@@ -89,12 +76,11 @@ class View:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.run.sessions[0].started_at))
 
 
-def view_of(run: Run, place: int, output: Path) -> View:
+def run_section(run: ScoredRun, place: int, output: Path) -> RunSection:
     """Return what the report at `output` says of a run."""
     result = run.results.result
-    clock = clock_of(run, f"timeline-{place}")
     notes = [(moment(note.told_at), note.message) for note in run.notes]
-    return View(
+    return RunSection(
         run=run,
         result=result,
         bar=headline_bar(result.rate, f"run-{place}"),
@@ -102,10 +88,10 @@ def view_of(run: Run, place: int, output: Path) -> View:
         warnings=_warnings(run, result),
         failures=failures(run),
         errors=run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS]),
-        rows=[Row(record, outcome(record), video_link(run, record, output)) for record in run.records[:MOST_ROWS]],
+        rows=episode_rows(run, run.records[:MOST_ROWS], output),
         kinds=[KINDS[state] for state in (SUCCESS, FAILURE, UNKNOWN) if run.ended.counts[state]],
-        clock=clock,
-        speed=_speed(run, clock),
+        time=time_use(run, f"timeline-{place}"),
+        speed=_speed(run),
         command=command_of(run.settings),
         notes=notes[-_MOST_NOTES:],
         more_notes=max(0, len(notes) - _MOST_NOTES),
@@ -113,12 +99,7 @@ def view_of(run: Run, place: int, output: Path) -> View:
     )
 
 
-def moment(seconds: float) -> str:
-    """Return a moment as people read it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def _facts(run: Run, result: Result) -> list[Fact]:
+def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
     facts = []
     if result.rate.episodes:
         facts.append(Fact("Successes", f"{result.rate.successes} of {result.rate.episodes}", "finished episodes"))
@@ -130,13 +111,12 @@ def _facts(run: Run, result: Result) -> list[Fact]:
                 Fact(
                     "If errors were failures",
                     f"{100 * pessimist.value:.1f} %",
-                    f"{100 * pessimist.low:.1f}–{100 * pessimist.high:.1f}, "
-                    f"{pessimist.successes} of {pessimist.episodes}",
+                    f"{interval(pessimist)}, {pessimist.successes} of {pessimist.episodes}",
                 )
             )
     else:
         facts.append(Fact("Errors", "none"))
-    average = average_over_tasks(run)
+    average = run.results.average_over_tasks()
     if average is not None:
         facts.append(
             Fact(
@@ -154,17 +134,18 @@ def _facts(run: Run, result: Result) -> list[Fact]:
     return facts
 
 
-def _warnings(run: Run, result: Result) -> list[str]:
+def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
     found = []
     if run.stopped is not None:
-        found.append(describe_stop(run.stopped, run.stored.planned))
+        found.append(describe_stop(run.stopped, len(run.planned)))
     if not run.complete:
         rates = describe_running(result.rate) or "Rates are over these."
-        curve = f" The curve of steps is over the first {run.prefix} of the plan." if result.rate.running else ""
+        curve = (
+            f" The curve of steps is over the first {run.ended.prefix} of the plan." if result.rate.running else ""
+        )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
-        ending = why_incomplete(run.stored.sessions)
-        if ending is not None:
-            found.append(f"Why it went no further: {ending}")
+        if run.ending is not None:
+            found.append(f"Why it went no further: {run.ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
@@ -184,16 +165,17 @@ def _warnings(run: Run, result: Result) -> list[str]:
     return found
 
 
-def _speed(run: Run, clock: Clock) -> str:
-    ended = f"{count(len(run.records), 'episode')}, {clock.steps} steps in {duration(run.wall)}"
+def _speed(run: ScoredRun) -> str:
+    steps = run.results.steps
+    ended = f"{count(len(run.records), 'episode')}, {steps} steps in {duration(run.wall)}"
     if not run.wall:
         return f"{ended}."
-    speed = f"{len(run.records) / run.wall:.2f} episodes/s, {clock.steps / run.wall:.0f} steps/s"
+    speed = f"{len(run.records) / run.wall:.2f} episodes/s, {steps / run.wall:.0f} steps/s"
     workers = max((session.workers for session in run.sessions), default=0)
     return f"{ended}: {speed}, begun with {count(workers, 'worker')}."
 
 
-def _files(run: Run, output: Path) -> list[tuple[str, str]]:
+def _files(run: ScoredRun, output: Path) -> list[tuple[str, str]]:
     names = (run.directory.result.name, "config.yaml", DATABASE, "logs", "videos")
     return [
         (name, quote(os.path.relpath(run.path / name, output.parent.absolute())))

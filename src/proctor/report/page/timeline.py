@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,11 +11,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from proctor.report.live import duration
+from proctor.report.console import duration
 from proctor.report.page.figures import ticks
-from proctor.report.page.run import Run
-from proctor.report.page.svg import Described, anchor, element, figure, label, percent
-from proctor.store.eval_info import timing
+from proctor.report.page.svg import Description, anchor, element, figure, label, percent
+from proctor.results import ScoredRun
 from proctor.store.outcomes import KINDS, Kind
 
 _LANE = 14
@@ -25,11 +24,11 @@ _MOST_MARKS = 10_000
 """Of the whole figure. With more episodes marks have no words, which would be most of the file; with still more,
 what one worker did within a moment is one mark."""
 
-_SPENT_ON = {
-    "simulate": ("physics", ("simulate_s", "reset_s")),
-    "draw": ("drawing, and encoding videos", ("draw_s", "encode_s")),
-    "wait": ("waiting for the policy", ("wait_s",)),
-    "start": ("starting processes, building simulators", ("startup_s", "build_s")),
+_USES = {
+    "simulate": "physics",
+    "draw": "drawing, and encoding videos",
+    "wait": "waiting for the policy",
+    "start": "starting processes, building simulators",
 }
 
 
@@ -52,11 +51,9 @@ class Lane(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeUse:
     """Where a run's time went. `figure` is empty where nobody noted who ran what when."""
 
-    wall: float
-    steps: int
     shares: Sequence[Share]
     lanes: Sequence[Lane]
     hidden: int
@@ -64,26 +61,19 @@ class Clock:
     figure: Markup
 
 
-def clock_of(run: Run, ident: str) -> Clock:
+def time_use(run: ScoredRun, ident: str) -> TimeUse:
     """Return where the time of a run went."""
-    spent = timing(run.results, run.wall, run.startup)
-    shares = _shares(spent)
+    spent = run.results.seconds_by_use(run.startup)
+    total = sum(spent.values()) or 1.0
+    shares = [Share(use, _USES[use], seconds, seconds / total) for use, seconds in spent.items()]
     lanes = _lanes(run)
-    return Clock(
-        wall=run.wall,
-        steps=int(spent["steps"]),
+    return TimeUse(
         shares=shares,
         lanes=lanes[:_MOST_LANES],
         hidden=max(0, len(lanes) - _MOST_LANES),
         bar=_bar(shares),
         figure=_timeline(run, lanes[:_MOST_LANES], ident) if lanes else Markup(),
     )
-
-
-def _shares(spent: Mapping[str, float]) -> list[Share]:
-    sums = {kind: sum(spent[name] for name in names) for kind, (_, names) in _SPENT_ON.items()}
-    total = sum(sums.values()) or 1.0
-    return [Share(kind, _SPENT_ON[kind][0], seconds, seconds / total) for kind, seconds in sums.items()]
 
 
 def _bar(shares: Sequence[Share]) -> Markup:
@@ -97,7 +87,7 @@ def _bar(shares: Sequence[Share]) -> Markup:
     return element("svg", *marks, class_="figure", width="100%", height=18, aria_hidden="true")
 
 
-def _lanes(run: Run) -> list[Lane]:
+def _lanes(run: ScoredRun) -> list[Lane]:
     ended = run.ended
     places = np.flatnonzero((ended["state"] > 0) & (ended["started_at"] != 0))
     places = places[np.argsort(ended["started_at"][places], kind="stable")]
@@ -119,10 +109,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-class _WorkedTime:
+class _WorkTime:
     """Moments as seconds of work: between sessions nobody worked, and the figure has no hole there."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ScoredRun) -> None:
         self._starts: list[float] = []
         self._before: list[float] = []
         total = reached = 0.0
@@ -145,8 +135,8 @@ class _WorkedTime:
         return found
 
 
-def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
-    time, height = _WorkedTime(run), _LANE * len(lanes)
+def _timeline(run: ScoredRun, lanes: Sequence[Lane], ident: str) -> Markup:
+    time, height = _WorkTime(run), _LANE * len(lanes)
     if not time.total:
         return Markup()
     episodes = sum(len(lane.places) for lane in lanes)
@@ -176,7 +166,7 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
     busy = ", ".join(f"worker {lane.name} {100 * lane.share:.0f} %" for lane in lanes[:16])
     return figure(
         height + 20,
-        Described(
+        Description(
             ident,
             "Which worker ran which episode when",
             f"{len(lanes)} workers over {duration(time.total)}. Busy: {busy}{' ...' if len(lanes) > 16 else ''}.",
@@ -188,7 +178,7 @@ def _timeline(run: Run, lanes: Sequence[Lane], ident: str) -> Markup:
 
 
 def _stretches(
-    run: Run, places: Sequence[int], time: _WorkedTime, least: float
+    run: ScoredRun, places: Sequence[int], time: _WorkTime, least: float
 ) -> Iterator[tuple[float, float, Kind, str]]:
     """Go through what a worker did: from when to when, how it ended, and what it was.
 

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.report.console import count
-from proctor.report.live import duration
+from proctor.report.console import count, duration
 from proctor.tuning.advice import Advice, Choice, Forecast
 from proctor.tuning.measure import Measurements, RenderProfile
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from proctor.engine.tally import Tally
+from proctor.engine.dispatch import Tally
 from proctor.events import RunStart
 from proctor.plan import make_plan
-from proctor.report.live import LiveDisplay
+from proctor.report.display import LiveDisplay
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Task

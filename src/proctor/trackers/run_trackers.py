@@ -1,9 +1,10 @@
-"""From `--report_to` to the trackers of a run, watched over so that none can do it any harm."""
+"""From `--report_to` to the trackers of a run: what each is told of it, so that none can do it any harm."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,15 +16,16 @@ from proctor.config.combinations import TRACKERS, tracker_names
 from proctor.config.registry import load_object
 from proctor.config.settings import Settings
 from proctor.config.wire import to_plain
-from proctor.engine.evaluation import Evaluation
 from proctor.errors import ProctorError, UsageError
 from proctor.events import Progress, RunStart, Watcher
 from proctor.files import read_json
+from proctor.results import Evaluation, task_key
+from proctor.stats.intervals import Rate
 from proctor.store.filesystem import write_json
+from proctor.store.outcomes import SUCCESS
 from proctor.store.run_directory import SHARD_DIRECTORIES
-from proctor.store.videos import file_name
-from proctor.trackers.reporter import Reporter
-from proctor.trackers.values import final_values, live_values, videos_of
+from proctor.store.videos import file_name, video_file
+from proctor.trackers.process import TrackerProcess
 
 PATIENCE = 15.0
 """Seconds that trackers are given at the end of a run, all together."""
@@ -31,6 +33,7 @@ PATIENCE = 15.0
 IDS = "trackers.json"
 """In the run directory: under which id each tracker knows the run."""
 
+MOST_VIDEOS = 16
 _LEAST_SECONDS = 1.0
 
 
@@ -50,7 +53,7 @@ class Trackers(Watcher):
         self._names = tracker_names(settings)
         for name in self._names:
             _check_installed(name)
-        self._reporters: list[Reporter] = []
+        self._processes: list[TrackerProcess] = []
         self._last: Progress | None = None
         self._told_at, self._told_ended = 0.0, -1
 
@@ -60,8 +63,8 @@ class Trackers(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for reporter in self._reporters:
-            reporter.close()
+        for process in self._processes:
+            process.close()
 
     def started(self, start: RunStart) -> None:
         """Start the trackers' processes; nobody waits for them."""
@@ -83,13 +86,13 @@ class Trackers(Watcher):
             path, _ = TRACKERS.get(name, (name, ""))
             log = start.directory / "logs" / f"tracker-{file_name(name.rpartition(':')[2])}.log"
             try:
-                self._reporters.append(Reporter(name, path, log, {**message, "id": ids[name]}))
+                self._processes.append(TrackerProcess(name, path, log, {**message, "id": ids[name]}))
             except OSError as error:
                 self._tell(f"{name}: could not be started: {error}. The run goes on without it.")
 
     def progress(self, progress: Progress) -> None:
         """Tell where the run stands, once a second at most, and only if another episode has ended."""
-        if self._reporters:
+        if self._processes:
             self._harmless(lambda: self._log(progress))
 
     def _log(self, progress: Progress) -> None:
@@ -98,30 +101,30 @@ class Trackers(Watcher):
         now = time.monotonic()
         if progress.ended != self._told_ended and now - self._told_at >= _LEAST_SECONDS:
             self._told_at, self._told_ended = now, progress.ended
-            for reporter in self._reporters:
-                reporter.log(progress.ended, live_values(progress))
+            for process in self._processes:
+                process.log(progress.ended, live_values(progress))
 
     def conclude(self, evaluation: Evaluation) -> None:
         """Tell the result and give the trackers a few seconds to make it theirs."""
-        if self._reporters:
+        if self._processes:
             self._harmless(lambda: self._conclude(evaluation))
 
     def _conclude(self, evaluation: Evaluation) -> None:
         if self._last is not None and self._last.ended != self._told_ended:
-            for reporter in self._reporters:
-                reporter.log(self._last.ended, live_values(self._last))
+            for process in self._processes:
+                process.log(self._last.ended, live_values(self._last))
         message = _conclusion(evaluation)
-        for reporter in self._reporters:
-            reporter.conclude(message)
+        for process in self._processes:
+            process.conclude(message)
         deadline = time.monotonic() + PATIENCE
-        for reporter in self._reporters:
-            in_time = reporter.wait(deadline)
+        for process in self._processes:
+            in_time = process.wait(deadline)
             self._pass_notes()
-            ending = reporter.close()
+            ending = process.close()
             if not in_time:
-                self._tell(f"{reporter.name}: not done {PATIENCE:g} s after the run, left behind. {_SAFE}")
+                self._tell(f"{process.name}: not done {PATIENCE:g} s after the run, left behind. {_SAFE}")
             elif ending is not None:
-                self._tell(f"{reporter.name}: {ending}. {_SAFE}")
+                self._tell(f"{process.name}: {ending}. {_SAFE}")
 
     def _harmless(self, do: Callable[[], None]) -> None:
         try:
@@ -130,10 +133,10 @@ class Trackers(Watcher):
             self._tell(f"trackers: {type(error).__name__}: {error}. {_SAFE}")
 
     def _pass_notes(self) -> None:
-        for reporter in self._reporters:
-            for words in reporter.words():
+        for process in self._processes:
+            for words in process.words():
                 trouble = words.get("trouble")
-                self._tell(f"{reporter.name}: {words['news'] if trouble is None else f'{trouble}. {_SAFE}'}")
+                self._tell(f"{process.name}: {words['news'] if trouble is None else f'{trouble}. {_SAFE}'}")
 
 
 _SAFE = "The run and its results are not affected."
@@ -147,7 +150,7 @@ def _conclusion(evaluation: Evaluation) -> dict[str, Any]:
         "step": len(evaluation.records),
         "status": "failed" if error is not None else "stopped" if stopped else "complete",
         "values": final_values(evaluation),
-        "result": str(evaluation.run.result) if evaluation.info else None,
+        "result": str(evaluation.run.directory.result) if evaluation.info else None,
         "videos": [str(video) for video in videos_of(evaluation)],
         "error": None if error is None else str(error),
     }
@@ -176,3 +179,59 @@ def _check_installed(name: str) -> None:
     _, package = TRACKERS[name]
     if importlib.util.find_spec(package) is None:
         raise UsageError(f"--report_to={name} needs {package}. Run: pip install {package}")
+
+
+def live_values(progress: Progress) -> dict[str, float]:
+    """Return where a run stands. Rates are in percent, as LeRobot's `pc_success`, over all that was started."""
+    seconds = progress.seconds or 1.0
+    return {
+        **(_rate("live", progress.rate) if progress.rate is not None else {}),
+        "live/errors": progress.errors,
+        "live/episodes_per_s": progress.episodes_here / seconds,
+        "live/steps_per_s": progress.steps / seconds,
+        "live/workers_busy": progress.busy,
+    }
+
+
+def final_values(evaluation: Evaluation) -> dict[str, float]:
+    """Return the result: overall, by task and by group."""
+    results, info = evaluation.results, evaluation.info
+    values: dict[str, Any] = {
+        **_rate("eval", results.overall),
+        "eval/n_errors": results.result.errors,
+        "eval/pc_success_if_errors_failed": _percent(results.result.if_errors_failed.value),
+    }
+    if info:
+        overall = info["overall"]
+        values |= {f"eval/{name}": overall[name] for name in ("avg_sum_reward", "avg_max_reward", "eval_s")}
+    for task in results.tasks:
+        values |= _rate(f"task/{task.name}", results.of([task_key(task)]))
+    groups = dict.fromkeys(task.group for task in results.tasks)
+    if len(groups) < len(results.tasks):
+        for group in groups:
+            values |= _rate(f"group/{group}", results.of_group(group))
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def videos_of(evaluation: Evaluation) -> list[Path]:
+    """Return some of a run's videos, failures first."""
+    ended = evaluation.results.ended
+    names = {task_key(task): task.name for task in evaluation.results.tasks}
+    filmed = sorted(ended.filmed, key=lambda key: (ended.state(key) == SUCCESS, names[key[:2]], key.episode_index))
+    found = (video_file(evaluation.directory, key) for key in filmed)
+    return list(itertools.islice(filter(None, found), MOST_VIDEOS))
+
+
+def _rate(name: str, rate: Rate) -> dict[str, Any]:
+    if rate.value is None:
+        return {}
+    return {
+        f"{name}/pc_success": _percent(rate.value),
+        f"{name}/pc_success_low": _percent(rate.low),
+        f"{name}/pc_success_high": _percent(rate.high),
+        f"{name}/n_episodes": rate.episodes,
+    }
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -11,18 +11,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.results import Result, Results, TaskKey, task_key
-from proctor.stats.intervals import CONFIDENCE, Rate
+from proctor.results import Aggregate, ScoredRun, TaskKey, task_key
+from proctor.stats.intervals import CONFIDENCE, INTERVAL, Rate
 from proctor.stats.macro import clustered, stratified
-from proctor.store.reading import MOST_LISTED, StoredRecords
-from proctor.store.schema import SPANS, EpisodeRecord
+from proctor.store.filesystem import write_json
+from proctor.store.schema import RESULT_COLUMNS, EpisodeRecord
+from proctor.store.stored_run import MOST_LISTED
 from proctor.store.videos import video_place
-
-_PER_EPISODE = (
-    "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
-    "steps", "metrics", "attempts", "seconds", "digest", "pixel_digest", "video_path", "error",
-)  # fmt: skip
-
 
 _LEFT_OUT = (
     f"{{:,}} episodes: above {MOST_LISTED:,} they are not listed here. per_episode, the lists of per_task and all "
@@ -30,17 +25,17 @@ _LEFT_OUT = (
 )
 
 
-def build_eval_info(
-    results: Results,
-    records: StoredRecords,
-    *,
-    directory: Path,
-    wall_seconds: float,
-    startup_seconds: float,
-    versions: dict[str, str],
-    run: dict[str, Any],
-) -> dict[str, Any]:
+def write_eval_info(run: ScoredRun) -> dict[str, Any]:
+    """Write the result of a run into its directory; returns what was written. Raises `StoreError`."""
+    with run.table():
+        info = eval_info(run)
+    write_json(run.directory.result, info)
+    return info
+
+
+def eval_info(run: ScoredRun) -> dict[str, Any]:
     """Return the whole document as plain values."""
+    results, records, identity, shard = run.results, run.records, run.identity, run.directory.shard
     tasks, overall = results.tasks, results.result
     listed: dict[TaskKey, list[EpisodeRecord]] | None = None
     if records.listed:
@@ -57,19 +52,19 @@ def build_eval_info(
             {
                 "task_group": task.group,
                 "task_id": task.task_id,
-                "metrics": _metrics(chosen([task_key(task)]), directory),
+                "metrics": _metrics(chosen([task_key(task)]), run.path),
             }
             for task in tasks
         ],
         "per_group": {
-            group: _aggregate(found[group], chosen(members), directory) for group, members in groups.items()
+            group: _aggregate(found[group], chosen(members), run.path) for group, members in groups.items()
         },
         "overall": {
-            **_aggregate(overall, ordered, directory),
-            "eval_s": wall_seconds,
-            "eval_ep_s": wall_seconds / overall.finished if overall.finished else None,
+            **_aggregate(overall, ordered, run.path),
+            "eval_s": run.wall,
+            "eval_ep_s": run.wall / overall.finished if overall.finished else None,
         },
-        "per_episode": ordered and [{key: getattr(record, key) for key in _PER_EPISODE} for record in ordered],
+        "per_episode": ordered and [{key: getattr(record, key) for key in RESULT_COLUMNS} for record in ordered],
         **({} if listed is not None else {"left_out": _LEFT_OUT.format(len(records))}),
         "errors": {
             "n_errors": overall.errors,
@@ -77,7 +72,7 @@ def build_eval_info(
         },
         "intervals": {
             "confidence": CONFIDENCE,
-            "method": "wilson",
+            "method": INTERVAL,
             "overall": {**_interval(overall.rate), "method": results.method},
             "per_group": {group: _interval(result.rate) for group, result in found.items()},
             "per_task": [
@@ -87,9 +82,29 @@ def build_eval_info(
             ],
             "macro": _macro(results.counts() or ()),
         },
-        "timing": timing(results, wall_seconds, startup_seconds),
-        "versions": versions,
-        "run": {**run, "estimate": _estimate(overall.rate)},
+        "timing": {
+            "wall_s": run.wall,
+            "startup_s": run.startup,
+            **{f"{span}_s": seconds for span, seconds in results.seconds_by_span().items()},
+            "steps": results.steps,
+        },
+        "versions": {
+            **identity["versions"],
+            **({"gl_renderer": identity["renderer"]} if identity["renderer"] else {}),
+            "cpu": identity["machine"]["cpu"],
+        },
+        "run": {
+            "complete": run.complete,
+            "n_planned": len(run.planned),
+            "n_repeated": run.planned.n_repeated,
+            "stopped": run.stopped,
+            "ending": run.ending,
+            "shard": shard and {"id": shard.number, "of": shard.of},
+            "seed": identity["seed"],
+            "reproducible": run.reproducible,
+            "identity": identity,
+            "estimate": _estimate(overall.rate),
+        },
     }
 
 
@@ -106,18 +121,6 @@ def _estimate(rate: Rate) -> dict[str, Any] | None:
     }
 
 
-def timing(results: Results, wall_seconds: float, startup_seconds: float) -> dict[str, float]:
-    """Return where the time went: wall seconds, and worker seconds by span."""
-    ended = results.ended
-    places = results.places_of(map(task_key, results.tasks))
-    return {
-        "wall_s": wall_seconds,
-        "startup_s": startup_seconds,
-        **{f"{span}_s": float(sum(ended[span][places].tolist())) for span in SPANS},
-        "steps": int(ended["steps"][places].sum()),
-    }
-
-
 def _metrics(records: Sequence[EpisodeRecord] | None, directory: Path) -> dict[str, Any]:
     finished = records and [record for record in records if record.status == "finished"]
     return {
@@ -129,7 +132,7 @@ def _metrics(records: Sequence[EpisodeRecord] | None, directory: Path) -> dict[s
     }
 
 
-def _aggregate(result: Result, records: Sequence[EpisodeRecord] | None, directory: Path) -> dict[str, Any]:
+def _aggregate(result: Aggregate, records: Sequence[EpisodeRecord] | None, directory: Path) -> dict[str, Any]:
     return {
         "avg_sum_reward": result.reward,
         "avg_max_reward": result.best_reward,
