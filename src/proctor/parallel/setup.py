@@ -90,7 +90,7 @@ class SetupChooser:
         spec, device = prepared.policy.spec, chosen_device(self._settings.policy)
         if spec.fingerprint is None and self._shards > 1:
             raise UsageError(
-                "the policy has no fingerprint, so shards could not be known as parts of one run. "
+                "the policy has no fingerprint, so its shards could not be recognised as parts of one run. "
                 "Use one process: proctor eval"
             )
         for note in prepared.notes:

@@ -17,10 +17,9 @@ from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import TICK, Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
-from proctor.engine.executors.ray_cluster.node import NodeOrder
+from proctor.engine.executors.ray_cluster.node import NodeExit, NodeOrder
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
 from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
-from proctor.engine.executors.ray_cluster.report import NodeExit
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
