@@ -24,8 +24,8 @@ from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
+from proctor.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.machine.scratch import scratch_folder
-from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger

@@ -24,8 +24,8 @@ from proctor.engine.executors.ray_cluster.payload import Payload, Tree
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import Interrupted, ProctorError, RunError, UsageError
 from proctor.events import Progress, Watcher
+from proctor.identity import Identity
 from proctor.plan import make_plan
-from proctor.store.identity import Identity
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
