@@ -228,7 +228,7 @@ def test_nothing_is_charged_while_a_run_stops() -> None:
     assert dispatch.is_over
     records, attempts, notes = dispatch.decided()
     assert (records, attempts) == ([], [])
-    assert notes == ["stopping: 1 episodes in flight have 10 s to finish; Ctrl-C again stops at once"]
+    assert notes == ["stopping: 1 episode in flight has 10 s to finish; Ctrl-C again stops at once"]
     assert dispatch.take(None) is None
 
 

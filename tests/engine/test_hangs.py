@@ -36,9 +36,9 @@ from proctor.engine.rollout import EpisodeSinks, LocalActor, PolicyView
 from proctor.engine.transport import Phase
 from proctor.engine.worker import SimulatorCache, play
 from proctor.errors import PolicyHostError, ProctorError
+from proctor.identity import benchmark_identity
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
-from proctor.store.identity import benchmark_identity
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Episode
 from tiny import Tiny

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from proctor.engine.tally import Tally
+from proctor.engine.dispatch import Tally
 from proctor.events import RunStart
 from proctor.plan import make_plan
 from proctor.report.display import LiveDisplay

@@ -21,10 +21,10 @@ from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
 from proctor.config.wire import from_plain, to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
+from proctor.identity import benchmark_identity
 from proctor.installation import install_command, other_version
 from proctor.machine.processes import ask_module, reply
 from proctor.machine.versions import HASH_SEED, interpreter_versions
-from proctor.store.identity import benchmark_identity
 from proctor.types import BenchmarkSpec, Task
 
 _SECONDS = 300

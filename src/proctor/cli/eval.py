@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from rich.text import Text
 from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings
+from proctor.config.settings import Settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.process import be_steady
 from proctor.errors import (
@@ -60,18 +61,36 @@ def _eval(given: Given[_NoneOfItsOwn]) -> int:
     settings = build_settings(given.tree)
     if not settings.eval.use_async_envs:
         be_steady()
-    console = PatientConsole()
-    display = make_display(console, settings)
-    with Trackers(settings, display.note) as trackers:
-        evaluation = evaluate_settings(settings, [display, trackers])
-        resume = f"proctor eval --resume={shlex.quote(str(evaluation.directory))}"
-        with after_run(evaluation, resume):
-            trackers.conclude(evaluation)
-    with after_run(evaluation, resume):
-        return conclude(evaluation, console, display, resume, [evaluation.run.directory.logs])
+    return carry_out(
+        settings,
+        lambda watchers: evaluate_settings(settings, watchers),
+        lambda directory: shlex.join(["proctor", "eval", f"--resume={directory}"]),
+    )
 
 
 eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
+
+
+def carry_out(
+    settings: Settings, run: Callable[[Sequence[Watcher]], Evaluation], resume_command: Callable[[Path], str]
+) -> int:
+    """Evaluate, show how it goes and what it came to; returns the exit status.
+
+    Args:
+        settings: of the run.
+        run: evaluates, and tells those who watch.
+        resume_command: the command with which the run in a directory goes on.
+    """
+    console = PatientConsole()
+    display = make_display(console, settings)
+    with Trackers(settings, display.note) as trackers:
+        evaluation = run([display, trackers])
+        resume = resume_command(evaluation.directory)
+        with after_run(evaluation, resume):
+            trackers.conclude(evaluation)
+    logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
+    with after_run(evaluation, resume):
+        return _conclude(evaluation, console, display, resume, logs)
 
 
 @contextlib.contextmanager
@@ -100,16 +119,10 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
     return "before the first episode; nothing was stored"
 
 
-def conclude(evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]) -> int:
-    """Tell what a run came to, and with which command it goes on; returns the exit status.
-
-    Args:
-        evaluation: the run, ended.
-        console: where the result goes.
-        display: what was told of the run so far.
-        resume: the command that goes on.
-        logs: the folders in which its processes wrote.
-    """
+def _conclude(
+    evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]
+) -> int:
+    """Tell what a run came to, and with which command it goes on; returns the exit status."""
     report = write_run_report(evaluation)
     if isinstance(display, JsonDisplay):
         if report.problem is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from proctor.benchmarks.rendering import RenderDevice
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.eval import after_run, conclude
+from proctor.cli.eval import carry_out
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings
 from proctor.errors import UsageError
@@ -17,10 +17,6 @@ from proctor.events import Audience
 from proctor.files import clip
 from proctor.parallel.run import run_parallel
 from proctor.parallel.setup import ShardOptions
-from proctor.report.console import PatientConsole
-from proctor.report.display import make_display
-from proctor.store.run_directory import SHARD_DIRECTORIES
-from proctor.trackers.run_trackers import Trackers
 
 _WORDS = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
 
@@ -60,23 +56,17 @@ def _parallel(given: Given[ParallelSettings]) -> int:
             "process on this machine."
         )
     settings, options = build_settings(given.tree), ShardOptions(number, own.render_device)
-    console = PatientConsole()
-    display = make_display(console, settings)
-    with Trackers(settings, display.note) as trackers:
-        evaluation = run_parallel(settings, options, Audience([display, trackers]))
-        resume = _again(evaluation.directory, options)
-        with after_run(evaluation, resume):
-            trackers.conclude(evaluation)
-    directory = evaluation.directory
-    logs = [evaluation.run.directory.logs, *sorted(directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
-    with after_run(evaluation, resume):
-        return conclude(evaluation, console, display, resume, logs)
+    return carry_out(
+        settings,
+        lambda watchers: run_parallel(settings, options, Audience(watchers)),
+        lambda directory: _resume_command(directory, options),
+    )
 
 
 parallel_command = RunCommand("parallel", _parallel, _WORDS, ("Shards", ParallelSettings), flag_tables)
 
 
-def _again(directory: Path, options: ShardOptions) -> str:
+def _resume_command(directory: Path, options: ShardOptions) -> str:
     flags = [f"--resume={directory}"]
     if options.num_shards is not None:
         flags.append(f"--num-shards={options.num_shards}")

@@ -21,6 +21,7 @@ from proctor.config.settings import MOST_PORT, AtLeast, AtMost, Settings
 from proctor.engine.policy_session import check_fit
 from proctor.engine.process import be_steady
 from proctor.errors import UsageError
+from proctor.identity import policy_code, policy_identity
 from proctor.machine.addresses import LOCAL
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
 from proctor.policies.protocol import Policy, PolicySpec
@@ -29,7 +30,6 @@ from proctor.report.console import PatientConsole
 from proctor.serve.batcher import Batcher
 from proctor.serve.server import Endpoint, WebsocketServer
 from proctor.serve.session import PolicyNeeds
-from proctor.store.identity import policy_code, policy_identity
 from proctor.types import BenchmarkSpec, Task
 
 _WORDS = """Offer a policy to others over openpi's protocol.

@@ -20,6 +20,7 @@ from proctor.comparison.result import (
     Verdict,
 )
 from proctor.errors import UsageError, for_python
+from proctor.identity import Identity, differences
 from proctor.installation import missing_package
 from proctor.stats.intervals import ALPHA, success_rate
 from proctor.stats.macro import clustered_difference
@@ -27,7 +28,6 @@ from proctor.stats.many import compact_letters, holm
 from proctor.stats.paired import Pairs, compare_pairs, pooled
 from proctor.stats.planning import paired_episodes, unpaired_episodes
 from proctor.stats.unpaired import compare_rates
-from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import ERROR, SUCCESS
 from proctor.store.stored_run import MOST_LISTED
 from proctor.types import Task

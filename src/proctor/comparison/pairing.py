@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from proctor.errors import StoreError, UsageError, did_you_mean
 from proctor.files import as_written_by_proctor, check_folder
+from proctor.identity import Identity
 from proctor.plan import make_plan, shard_of
 from proctor.stats.intervals import CONFIDENCE, Rate, success_rate
 from proctor.stats.paired import Pairs
-from proctor.store.identity import Identity
 from proctor.store.merge import check_runs, find_runs
 from proctor.store.outcomes import ERROR, SUCCESS, Outcomes
 from proctor.store.run_directory import Shard

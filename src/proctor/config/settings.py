@@ -2,7 +2,7 @@
 
 `Annotated` carries the limits that are checked when settings are made, the help text, and the marker `EXECUTION`
 on settings that may change between a run and its resume because they cannot change what an episode yields.
-Everything else, in every section and in those of other packages, is identity (`store/identity.py`).
+Everything else, in every section and in those of other packages, is identity (`identity.py`).
 Names are LeRobot's wherever LeRobot has the thing.
 """
 

@@ -7,10 +7,9 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.conformance.schedule import actions
@@ -28,10 +27,6 @@ class Holdings:
     threads: int
     children: int
     memory: int
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values for the parent."""
-        return asdict(self)
 
     @property
     def total(self) -> int:

@@ -5,10 +5,9 @@ It compares nothing and judges nothing that takes two episodes.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.registry import load_object
+from proctor.config.wire import to_plain
 from proctor.conformance.leaks import count_leaks
 from proctor.conformance.schedule import Play, actions, episode_of, wild_actions
 from proctor.conformance.self_report import introduce
@@ -33,9 +33,6 @@ from proctor.types import NO_LOOK, Episode, Look, Task
 _ATTEMPTS = 3
 """Episodes in which a policy may try to reach success."""
 
-_PART = 1 << 16
-"""Characters of an answer in one message."""
-
 
 @dataclass(frozen=True)
 class PlayerBoot:
@@ -48,10 +45,6 @@ class PlayerBoot:
     policy: str | None = None
     policy_settings: dict[str, Any] | None = None
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values for the child."""
-        return asdict(self)
-
 
 def run_player(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Introduce the benchmark, then play what is asked for until told to stop."""
@@ -62,23 +55,16 @@ def run_player(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
         channel.send({"type": "unable", "reason": _words(error), "usage": isinstance(error, ProctorError)})
         return
-    _answer(channel, json.dumps(self_report.to_wire()))
+    channel.send({"type": "answer", "value": to_plain(self_report)})
     player = Player(benchmark, settings)
     while True:
         order, _ = channel.receive()
         if order["type"] == "stop":
             player.stage.close()
             return
-        if order["type"] == "holdings":
-            _answer(channel, json.dumps(player.holdings(order["rounds"])))
-        else:
-            _answer(channel, player.play(Play(**order["play"])).to_json())
-
-
-def _answer(channel: Channel, text: str) -> None:
-    for start in range(0, len(text), _PART):
-        channel.send({"type": "part", "text": text[start : start + _PART]})
-    channel.send({"type": "end"})
+        leaks = order["type"] == "holdings"
+        answer = player.holdings(order["rounds"]) if leaks else to_plain(player.play(Play(**order["play"])))
+        channel.send({"type": "answer", "value": answer})
 
 
 def _words(error: BaseException) -> str:
@@ -106,7 +92,7 @@ class Player:
         except Exception as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this player's log
             return {"error": _words(error), "rounds": []}
-        return {"error": "", "rounds": [holdings.to_wire() for holdings in found]}
+        return {"error": "", "rounds": to_plain(found)}
 
     def play(self, play: Play) -> Trace:
         """Play an episode; whatever it raises is part of the trace."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proctor.config.wire import to_plain
 from proctor.conformance.leaks import Holdings
 from proctor.conformance.player import PlayerBoot
 from proctor.conformance.schedule import Play, Programme
@@ -88,13 +88,12 @@ class _PlayerHandle:
     def __init__(self, programme: Programme, recipe: PlayerRecipe, number: int, reports: PlayerReports) -> None:
         self._reports, self._programme = reports, programme
         self._orders: deque[Play | None] = deque(programme.plays or [None])
-        self._parts: list[str] = []
         self._introduced = False
         self.over = False
         self.deadline = time.monotonic() + _LONGEST_ORDER
         self.child = ChannelChild(
             "player",
-            recipe.boot.to_wire(),
+            to_plain(recipe.boot),
             [],
             log=recipe.logs / f"player-{number}.log",
             env=dict(recipe.environment),
@@ -118,11 +117,8 @@ class _PlayerHandle:
 
     def _take(self, message: Message) -> None:
         match message["type"]:
-            case "part":
-                self._parts.append(message["text"])
-            case "end":
-                self._store("".join(self._parts))
-                self._parts.clear()
+            case "answer":
+                self._store(message["value"])
                 self._order_next()
             case "unable" | "load_error":
                 self.over = True
@@ -136,16 +132,15 @@ class _PlayerHandle:
                 words = self.child.last_words()
                 self._lose(f"its process {ending}" + (f": {words}" if words else ""))
 
-    def _store(self, text: str) -> None:
+    def _store(self, answer: dict[str, Any]) -> None:
         if not self._introduced:
             self._introduced = True
-            self._reports.self_reports.append(SelfReport(**json.loads(text)))
+            self._reports.self_reports.append(SelfReport(**answer))
             return
         play = self._orders.popleft()
         if play is not None:
-            self._reports.traces[play.task, play.name] = Trace.from_json(text)
+            self._reports.traces[play.task, play.name] = Trace.from_plain(answer)
             return
-        answer = json.loads(text)
         self._reports.holdings, self._reports.leak_error = (
             [Holdings(**holdings) for holdings in answer["rounds"]],
             answer["error"],
@@ -163,7 +158,7 @@ class _PlayerHandle:
             self.channel.send(
                 {"type": "holdings", "rounds": self._programme.rounds}
                 if play is None
-                else {"type": "play", "play": play.to_wire()}
+                else {"type": "play", "play": to_plain(play)}
             )
         except ChannelClosed:
             pass  # its end is the next thing that is read

@@ -7,7 +7,7 @@ other in one worker's life: reused simulators, other episodes and other tasks in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -77,10 +77,6 @@ class Play:
     film: bool = False
     by_policy: bool = False
     actions: Actions = "valid"
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values for the player."""
-        return asdict(self)
 
     def looks_at(self, step: int) -> bool:
         """Whether the observation after `step` steps is looked at."""

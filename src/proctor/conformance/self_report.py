@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,6 @@ class SelfReport:
     draws_on_look: bool
     no_frames: str = ""
     unsteady: str = ""
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain values for the parent."""
-        return asdict(self)
 
 
 def introduce(path: str, env: dict[str, Any]) -> tuple[Benchmark, SelfReport]:

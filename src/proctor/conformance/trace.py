@@ -6,9 +6,8 @@ A trace is made where the simulator runs and compared elsewhere, so it is small 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -78,14 +77,9 @@ class Trace:
         """Note a problem, if it is the first of its kind."""
         self.problems.setdefault(aspect, text)
 
-    def to_json(self) -> str:
-        """Return it as text for another process; numbers keep every bit."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> Trace:
-        """Rebuild a trace."""
-        raw = json.loads(text)
+    def from_plain(cls, raw: dict[str, Any]) -> Trace:
+        """Rebuild a trace from what `to_plain` made of it."""
         raw["results"] = [StepResult(*moment) for moment in raw["results"]]
         raw["arrays"] = {
             step: {key: ArrayDigest(*digest) for key, digest in arrays.items()}

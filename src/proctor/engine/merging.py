@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings
-from proctor.engine.stopping import StopRules
+from proctor.engine.stopping import Stop
 from proctor.errors import UsageError
 from proctor.eval_info import write_eval_info
 from proctor.installation import install_command
@@ -20,6 +20,7 @@ from proctor.results import Evaluation, ScoredRun
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.merge import check_runs, find_runs, take_over
+from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import SHARD_DIRECTORIES, RunDirectory
 
 
@@ -36,14 +37,16 @@ class MergedRun:
 
 
 def merge_runs(
-    directories: Sequence[Path], output: Path | None = None, rules: StopRules | None = None
+    directories: Sequence[Path],
+    output: Path | None = None,
+    decide: Callable[[Outcomes], Stop | None] | None = None,
 ) -> MergedRun:
     """Merge runs into `output`. A run that lies there already is one of them, so merging again goes on.
 
     Args:
         directories: runs, or directories that hold shards.
         output: the merged run's directory; by default where the shards lie.
-        rules: what may have ended the run that these are shards of; otherwise a run that was stopped stays so.
+        decide: says where the run stops that these are shards of; without it, one that was stopped stays so.
 
     Raises:
         UsageError: a directory holds no run, or the runs do not belong together.
@@ -74,8 +77,8 @@ def merge_runs(
         left_out = take_over(sources, target, table)
         target.write_config(tree)
         run = ScoredRun(target.path, plan)
-        if rules is not None:
-            stop = rules.decide(run.all_ended)
+        if decide is not None:
+            stop = decide(run.all_ended)
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
         info = write_eval_info(run)
         in_dataset = assemble(target.path, run.records, runs) if recorded else 0

@@ -24,6 +24,14 @@ from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import PolicyView
 from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
+from proctor.identity import (
+    Identity,
+    differences,
+    identity_fields,
+    known_again,
+    policy_code,
+    policy_identity,
+)
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.machine.versions import (
     HASH_SEED,
@@ -34,14 +42,6 @@ from proctor.machine.versions import (
 )
 from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.store.identity import (
-    Identity,
-    differences,
-    identity_fields,
-    known_again,
-    policy_code,
-    policy_identity,
-)
 from proctor.types import BenchmarkSpec
 
 

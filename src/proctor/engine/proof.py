@@ -15,8 +15,8 @@ from proctor.config.contents import UnreadFiles
 from proctor.config.settings import PolicySettings, identity_values
 from proctor.config.wire import to_plain
 from proctor.errors import ChangedError
+from proctor.identity import benchmark_identity, change, policy_code, policy_identity
 from proctor.policies.protocol import Policy
-from proctor.store.identity import benchmark_identity, change, policy_code, policy_identity
 
 
 class BenchmarkProof:

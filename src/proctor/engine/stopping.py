@@ -219,7 +219,7 @@ def rules_for(settings: Settings, plan: Plan) -> StopRules | None:
     if not any(task.reports_success for task in plan.tasks):
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than need a success rate, and this benchmark reports no "
-            "success. If it does, name the entry of info: --env.success_key=NAME."
+            "success flag. If it has one, name its entry in info: --env.success_key=NAME."
         )
     # Once: the rival may change while this run goes on.
     directory = None if other is None else Path(other)

@@ -173,7 +173,8 @@ class _Parallel:
         if not earlier_runs(self._target):
             return self._nothing(ending)
         try:
-            merged = merge_runs([self._target.path], self._target.path, self._rules).evaluation
+            decide = self._rules.decide if self._rules is not None else lambda ended: None
+            merged = merge_runs([self._target.path], self._target.path, decide).evaluation
             # A shard's settings have its share of the machine; those of the whole are the user's.
             self._target.write_config(to_plain(self._settings))
         except ProctorError as error:

@@ -19,10 +19,10 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun
 from proctor.engine.workforce import worker_range
 from proctor.errors import NoPicturesError, UsageError
+from proctor.identity import Identity
 from proctor.machine.gpus import Gpu, alike, memory_of, spread_over, visible_gpus
 from proctor.machine.processes import open_file_limit
 from proctor.machine.resources import available_memory, usable_cores
-from proctor.store.identity import Identity
 
 
 class ShardOptions(NamedTuple):
@@ -90,7 +90,7 @@ class SetupChooser:
         spec, device = prepared.policy.spec, chosen_device(self._settings.policy)
         if spec.fingerprint is None and self._shards > 1:
             raise UsageError(
-                "the policy has no fingerprint, so shards could not be known as parts of one run. "
+                "the policy has no fingerprint, so its shards could not be recognised as parts of one run. "
                 "Use one process: proctor eval"
             )
         for note in prepared.notes:

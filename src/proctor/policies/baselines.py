@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from proctor.errors import UsageError
 from proctor.installation import require
-from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
 _ENDLESS = 1e30
@@ -68,9 +68,7 @@ class RandomPolicy(Policy):
             fingerprint="random-1",
         )
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Draw one action per episode."""
         return Actions([self._sampler.draw(generator, 1) for generator in generators], memories)
 
@@ -97,9 +95,7 @@ class ZeroPolicy(Policy):
             observation_keys=(), action_size=self._action.shape[1], action_steps=1, fingerprint="zero-1"
         )
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Return zeros."""
         return Actions([self._action.copy() for _ in windows], memories)
 
@@ -138,9 +134,7 @@ class ExpertPolicy(Policy):
         scripts = importlib.import_module("metaworld.policies").ENV_POLICY_MAP
         return scripts[task.name]()
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Ask each episode's script."""
         chunks = [
             np.asarray(script.get_action(window[-1][_STATE]))[None]

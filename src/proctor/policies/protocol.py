@@ -24,6 +24,9 @@ from proctor.types import BenchmarkSpec, Observation, Task
 Window = tuple[Observation, ...]
 """One observation per offset of the spec, oldest first. Before the start, the first one is repeated."""
 
+Generators = Sequence[np.random.Generator]
+"""One per row: its episode's own, which nobody else draws from."""
+
 Memory = Any
 """Whatever a policy carries from one call to the next within one episode; it never leaves its process."""
 
@@ -170,10 +173,5 @@ class Policy(ABC):
         return []
 
     @abstractmethod
-    def act(
-        self,
-        windows: Sequence[Window],
-        memories: Sequence[Memory],
-        generators: Sequence[np.random.Generator],
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Answer at most `spec.batch` episodes; the executed length is the length of each chunk."""

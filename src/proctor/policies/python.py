@@ -23,7 +23,7 @@ from proctor.config.contents import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError
-from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
 LIVE = "live:"
@@ -66,9 +66,7 @@ class PlainPolicy(Policy):
         own.reset()
         return own
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Ask for each episode in turn."""
         chunks = []
         for window, own, generator in zip(windows, memories, generators, strict=True):
@@ -117,9 +115,7 @@ class PythonPolicy(Policy):
         """Let the user's policy begin."""
         return self._inner.begin(task)
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Ask the user's policy."""
         return self._inner.act(windows, memories, generators)
 

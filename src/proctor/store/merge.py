@@ -12,9 +12,9 @@ import numpy as np
 
 from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.files import check_folder
+from proctor.identity import Identity, differences
 from proctor.plan import Plan, make_plan
 from proctor.store.episodes import EpisodeTable
-from proctor.store.identity import Identity, differences
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
 from proctor.store.schema import EpisodeRecord

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from proctor.config.yaml_files import CONFIG_FILE, dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
 from proctor.files import given_path
+from proctor.identity import Identity, check_identity
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import write_text
-from proctor.store.identity import Identity, check_identity
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.sqlite_file import is_begun

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, read_json
+from proctor.identity import Identity
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.store.episodes import EpisodeTable
-from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, Note, RewardCurve, RunningEpisode, RunSession

@@ -13,11 +13,11 @@ from proctor.config.settings import PolicySettings, Settings
 from proctor.engine.handles import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, PreparedRun
+from proctor.identity import policy_code, policy_identity
 from proctor.machine.gpus import Gpu, memory_of, visible_gpus
 from proctor.machine.processes import cpu_seconds
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.policies.protocol import Cost, Pass, PolicySpec
-from proctor.store.identity import policy_code, policy_identity
 from proctor.tuning.probe import Probe, TimedSpan
 from proctor.types import Task
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from proctor.policies.baselines import ActionSampler
-from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec
 
 
@@ -30,9 +28,7 @@ class NullPolicy(Policy):
         """The other policy's."""
         return self._spec
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Return a chunk of random actions, as long as the other's."""
         steps = self._spec.action_steps or 1
         return Actions([self._sampler.draw(generator, steps) for generator in generators], memories)

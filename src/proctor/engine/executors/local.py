@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.config.settings import Settings
-from proctor.engine.dispatch import Cause, Dispatch, Failure
+from proctor.engine.dispatch import SHORT_EPISODE, Cause, Dispatch, Failure
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
-from proctor.engine.tally import SHORT_EPISODE
 from proctor.engine.transport import HOST_DIED, now
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
@@ -301,7 +300,7 @@ class Coordinator:
 
     def _on_done(self, worker: WorkerHandle, record: EpisodeRecord) -> None:
         if not worker.assigned or record.key != worker.assigned[0].key:
-            worker.verdict = "it told of an episode that it was not given; a copy of it may be running"
+            worker.verdict = "it reported an episode that it was not given; a copy of it may be running"
             worker.child.kill()
             return
         worker.finished += 1

@@ -15,11 +15,11 @@ from proctor.engine.preparation import Preparation, PreparedRun, new_bell
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.workforce import WorkerRange, worker_range
+from proctor.identity import Identity
 from proctor.machine.processes import open_file_limit
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
 from proctor.policies.protocol import Policy
-from proctor.store.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger

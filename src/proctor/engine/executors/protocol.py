@@ -14,7 +14,7 @@ from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
 from proctor.errors import ProctorError
 from proctor.events import Watcher
-from proctor.store.identity import Identity
+from proctor.identity import Identity
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import Ledger, RunningEpisode
 from proctor.types import Episode, Task

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import numpy as np
-
 from proctor.config.settings import EXECUTION, DevicePolicySettings, Locates
 from proctor.errors import UsageError
-from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Cost, Generators, Memory, Pass, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
@@ -147,9 +145,7 @@ class LeRobotPolicy(Policy):
         """Return an episode's memory before its first step."""
         return self._trial.forward.begin()
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Answer up to a batch of episodes in one forward pass."""
         if self._spec.stochastic:
             from proctor.policies.lerobot.randomness import EpisodeRandomness

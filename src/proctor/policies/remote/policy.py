@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from proctor.config.settings import EXECUTION, AtLeast, MoreThan, PolicySettings
 from proctor.errors import PolicyError, PolicyHostError, PolicyLostError, UsageError
 from proctor.installation import require
-from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.policies.remote.connection import Address, Connection, ServerUnreachable
 from proctor.policies.remote.dialects import DIALECTS, ClientSide, DialectName, Message, Metadata, load_dialect
 from proctor.policies.remote.handshake import EPISODE, SEED, SERVED, TASK, WINDOW, served_spec
@@ -121,9 +121,7 @@ class RemotePolicy(Policy):
         """Return an episode's memory. It connects with its first question, which no simulator's limit times."""
         return Conversation(task, self._dialect)
 
-    def act(
-        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
-    ) -> Actions:
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Ask for each episode on its own connection; the server sees to batches."""
         chunks = []
         for window, memory, generator in zip(windows, memories, generators, strict=True):

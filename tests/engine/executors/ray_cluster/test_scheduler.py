@@ -11,8 +11,8 @@ import pytest
 
 from proctor.config.settings import PolicySettings
 from proctor.engine.dispatch import Dispatch
+from proctor.engine.executors.ray_cluster.node import NodeReport, NodeResult
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, gpus_wanted
-from proctor.engine.executors.ray_cluster.report import NodeReport, NodeResult
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.events import Watcher
 from proctor.plan import make_plan

@@ -17,16 +17,15 @@ from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import TICK, Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
-from proctor.engine.executors.ray_cluster.node import NodeOrder
+from proctor.engine.executors.ray_cluster.node import NodeExit, NodeOrder
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
 from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
-from proctor.engine.executors.ray_cluster.report import NodeExit
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
+from proctor.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.machine.scratch import scratch_folder
-from proctor.store.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger

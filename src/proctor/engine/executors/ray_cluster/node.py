@@ -9,9 +9,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,19 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Feed
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.protocol import RunContext
+from proctor.engine.executors.protocol import RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
-from proctor.engine.executors.ray_cluster.report import NodeExit, NodeReport, NodeResult, ReportBuffer
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import Interrupted, ProctorError, RunError, UsageError
 from proctor.events import Progress, Watcher
+from proctor.identity import Identity
 from proctor.plan import make_plan
-from proctor.store.identity import Identity
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.videos import video_place
-from proctor.types import Episode
+from proctor.types import Episode, EpisodeKey
 
 _MOST_LOG = 1 << 16
 _DAYS = 7
@@ -54,6 +53,73 @@ class NodeOrder:
     settings: Tree
     stored: Identity | None
     payload: Payload
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """An episode that ended on a node, with its video's bytes and the files of its recording."""
+
+    record: EpisodeRecord
+    video: bytes | None = None
+    recording: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeExit:
+    """How a node's part of the run ended. `logs` are the last words of its children, if there was an error."""
+
+    error: ProctorError | None = None
+    startup: float = 0.0
+    logs: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass
+class NodeReport:
+    """All that happened on a node since its last report, and where it stands."""
+
+    facts: RunFacts | None = None
+    logs: str = ""
+    notes: list[str] = field(default_factory=list)
+    begun: list[EpisodeKey] = field(default_factory=list)
+    results: list[NodeResult] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    running: list[RunningEpisode] = field(default_factory=list)
+    workers: int = 0
+    busy: int = 0
+    steps: int = 0
+    exit: NodeExit | None = None
+
+
+class ReportBuffer:
+    """Takes news from the node's engine, in its thread, and gives them to whoever collects, in another."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._report = NodeReport()
+        self._urgent = False
+
+    @contextmanager
+    def urgently(self) -> Iterator[NodeReport]:
+        """Have the report, to put something in; then wake whoever collects."""
+        with self._news:
+            yield self._report
+            self._urgent = True
+            self._news.notify_all()
+
+    def stand(self, workers: int, busy: int, steps: int, running: list[RunningEpisode]) -> None:
+        """Tell how it goes; that can wait."""
+        with self._news:
+            self._report.workers, self._report.busy, self._report.steps = workers, busy, steps
+            self._report.running = running
+
+    def collect(self, seconds: float) -> NodeReport:
+        """Return what there is, as soon as there is something, at the latest after `seconds`."""
+        with self._news:
+            self._news.wait_for(lambda: self._urgent, seconds)
+            report = self._report
+            self._report = NodeReport(workers=report.workers, busy=report.busy, steps=report.steps)
+            self._urgent = False
+        return report
 
 
 class Node:

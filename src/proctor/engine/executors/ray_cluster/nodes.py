@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings
 from proctor.engine.dispatch import Restarts
 from proctor.engine.executors.protocol import RunFacts
-from proctor.engine.executors.ray_cluster.node import Node, NodeOrder
-from proctor.engine.executors.ray_cluster.report import NodeReport
+from proctor.engine.executors.ray_cluster.node import Node, NodeOrder, NodeReport
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.process import Stillness, wait_readable
 from proctor.engine.queue import TaskKey

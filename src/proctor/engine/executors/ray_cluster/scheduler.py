@@ -10,8 +10,8 @@ from pathlib import Path
 
 from proctor.engine.dispatch import Cause, Dispatch, Failure
 from proctor.engine.executors.protocol import Publisher
+from proctor.engine.executors.ray_cluster.node import NodeReport, NodeResult
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle
-from proctor.engine.executors.ray_cluster.report import NodeReport, NodeResult
 from proctor.engine.queue import task_key
 from proctor.errors import StoreError
 from proctor.events import Watcher

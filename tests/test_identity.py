@@ -24,7 +24,7 @@ from proctor.config.settings import (
     Settings,
 )
 from proctor.errors import EXIT_USAGE, IdentityError, UsageError
-from proctor.store.identity import check_identity, identity_fields
+from proctor.identity import check_identity, identity_fields
 
 HERE = Path("/runs/a")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proctor.engine.tally import Tally
+from proctor.engine.dispatch import Tally
 from proctor.plan import make_plan
 from proctor.results import Results
 from proctor.stats.intervals import Rate
