@@ -54,6 +54,7 @@ def test_the_kind_and_the_cause_of_an_error_stay() -> None:
         ({"settings": {"eval": {"max_attempts": 0}}}, "eval.max_attempts=0: must be at least 1."),
         ({"settings": {"evil": {}}}, "unknown setting evil"),
         ({"benchmark": "tny"}, "benchmark=tny: unknown."),
+        ({"task": ["a", ""]}, "task: a task's name is empty."),
         ({"display": "loud"}, "display=loud: must be"),
     ],
 )

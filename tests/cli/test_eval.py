@@ -26,6 +26,7 @@ METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v
         ([*METAWORLD, "--env.obs_type=pixel"], "Did you mean 'pixels'?"),
         ([*METAWORLD[:2], "--env.task=reech-v3"], "Did you mean 'reach-v3'?"),
         ([*METAWORLD[:2], "--env.task=reach-v3,reach-v3"], "names 'reach-v3' twice"),
+        ([*METAWORLD[:2], "--env.task=reach-v3,"], "--env.task: a task's name is empty"),
         ([*METAWORLD[:2]], "--env.task is missing"),
         ([METAWORLD[0], "--env.type=metaword", METAWORLD[2]], "Did you mean 'metaworld'?"),
         ([*METAWORLD, "--policy.path=nowhere.py:Name", "--policy.type=python"], "there is no file"),

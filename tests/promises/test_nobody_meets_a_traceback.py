@@ -106,6 +106,30 @@ def test_an_output_directory_that_cannot_be_one(
     assert "output_dir" in told(capsys, command, *EVAL, f"--output_dir={path}")
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (["merge", "--output-dir=", "empty"], "--output_dir"),
+        (["merge", "--output_dir", " ", "empty"], "--output_dir"),
+        (["merge", ""], "DIR"),
+        (["report", "--output=", "empty"], "--output"),
+        (["report", ""], "DIR"),
+        (["compare", "empty", ""], "A B"),
+        (["view", ""], "ROOT"),
+        (["view", "empty", "--host="], "--host"),
+        (["serve", f"--policy.path={PYTHON}", f"--env.type={TINY}", "--host="], "--host"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_or_host_is_not_taken_for_this_folder_or_any_host(
+    capsys: pytest.CaptureFixture[str], place: Path, line: list[str], name: str
+) -> None:
+    before = sorted(place.iterdir())
+    words = f"{name} is empty: give a value, or leave it out. See: proctor {line[0]} --help"
+    assert told(capsys, *line) == f"proctor: {words}\n"
+    assert sorted(place.iterdir()) == before
+
+
 @pytest.mark.parametrize("file", BAD_FILES)
 def test_a_users_file_that_cannot_be_imported_is_told_with_its_line(
     capsys: pytest.CaptureFixture[str], file: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -43,6 +45,9 @@ class Command(argparse.ArgumentParser):
             exit_on_error=False,
         )
         self._run = run
+        # An empty path would be the current directory. An option for which nothing is a value has a type of its own.
+        self.register("type", None, _not_empty)
+        self.register("type", Path, lambda text: Path(_not_empty(text)))
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit status."""
@@ -63,6 +68,8 @@ class Command(argparse.ArgumentParser):
             given, rest = self.parse_known_intermixed_args(spelled)
         except argparse.ArgumentError as wrong:
             flag = wrong.argument_name
+            if wrong.message == _EMPTY:
+                self.error(f"{flag} {_EMPTY}")
             if wrong.message.startswith("ignored explicit argument"):
                 self.error(f"{flag} takes no value.{did_you_mean(str(flag), flags.values())}".removesuffix("."))
             self.error(f"{flag} needs a value: {flag}=VALUE")
@@ -71,6 +78,15 @@ class Command(argparse.ArgumentParser):
                 raise unknown_flag(word, flags.values(), self.prog)
             self.error(f"unexpected '{word}'")
         return given
+
+
+_EMPTY = "is empty: give a value, or leave it out"
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(_EMPTY)
+    return text
 
 
 class Given(NamedTuple, Generic[Own]):
@@ -136,6 +152,9 @@ class RunCommand(Generic[Own]):
         for flag in flags if self._sections else ():
             if flag.partition(".")[0] not in known:
                 raise unknown_flag(f"--{flag}", [f"--{name}" for name in known], self._prog)
+        for field in dataclasses.fields(cast("Any", self._own)):
+            if not flags.get(field.name, "-").strip() and field.default != "":
+                raise UsageError(f"--{field.name} {_EMPTY}. See: {self._prog} --help")
         tree = tree_of(flags)
         own: Own = validated("", self._own, {name: tree.pop(name) for name in names if name in tree})
         return Given(own, tree, arguments)

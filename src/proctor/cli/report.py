@@ -30,13 +30,14 @@ def _report(given: argparse.Namespace) -> int:
     def tell(line: str) -> None:
         Console(stderr=True).print(Text(line), soft_wrap=True)
 
-    path = write_report(given.directories, given.output, embed_videos=given.embed_videos, tell=tell)
+    path = write_report(given.directories, _checked(given.output), embed_videos=given.embed_videos, tell=tell)
     PatientConsole().print(Text(f"report: {path}"), soft_wrap=True)
     return EXIT_OK
 
 
-def _output(text: str) -> Path:
-    output = Path(text)
+def _checked(output: Path | None) -> Path | None:
+    if output is None:
+        return None
     with given_path(output, "output"):
         if output.is_dir():
             raise UsageError(f"--output={output} is a directory. Name a file in it.")
@@ -59,7 +60,7 @@ report_command.add_argument(
 report_command.add_argument(
     "--output",
     metavar="FILE",
-    type=_output,
+    type=Path,
     help="the file [report.html in the run directory; of several runs in the current one]",
 )
 report_command.add_argument(

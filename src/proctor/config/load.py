@@ -112,10 +112,13 @@ def make_env_config(type: str, **fields: Any) -> EnvSettings:
 
 
 def _join_tasks(tree: Nested) -> None:
-    """Make lists of tasks one text."""
+    """Make lists of tasks one text. Refuses a name that is empty, unless it is the only one."""
     env = tree["env"]
     if isinstance(env.get("task"), list | tuple):
         env["task"] = ",".join(map(str, env["task"]))
+    names = str(env.get("task") or "").split(",")
+    if len(names) > 1 and not all(name.strip() for name in names):
+        raise UsageError("--env.task: a task's name is empty. Look for a comma too many.")
 
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
