@@ -32,6 +32,13 @@ class UsageError(ProctorError):
     exit_status = EXIT_USAGE
 
 
+class UnknownFlagError(UsageError):
+    """A flag that there is none of; a command that has more flags than whoever found out says it anew."""
+
+    flag: str = ""
+    known: Collection[str] = ()
+
+
 class IdentityError(UsageError):
     """The run directory holds a run that this command would not continue but change."""
 
@@ -124,6 +131,16 @@ def for_python(arguments: Mapping[str, str]) -> Callable[[_Function], _Function]
         return cast("_Function", speaking)
 
     return decorate
+
+
+def unknown_flag(flag: str, known: Iterable[str], program: str = "proctor eval") -> UnknownFlagError:
+    """Return the error for a flag that there is none of, with the one that was meant."""
+    known = set(known)
+    # A flag of the command line that stands in a file is known, and still none there.
+    hint = "" if flag in known else did_you_mean(flag.partition("=")[0], known)
+    error = UnknownFlagError(f"unknown flag {flag}.{hint} See: {program} --help")
+    error.flag, error.known = flag, known
+    return error
 
 
 _FEW = 12

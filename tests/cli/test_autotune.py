@@ -72,6 +72,7 @@ def test_ctrl_c_ends_it_and_everything_that_it_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
+        (["--jsn"], 2, "unknown flag --jsn. Did you mean '--json'? See: proctor autotune --help"),
         (["--env.typ=metaworld"], 2, "--env.type is missing"),
         (["--policy.type=zero", "--env.type=metaworld", "--env.tsk=reach-v3"], 2, "Did you mean '--env.task'"),
         (["--policy.type=zero", "--env.type=metaworld", "--env.task=reech-v3"], 2, "reach-v3"),

@@ -42,6 +42,7 @@ def test_json_is_all_there_is_on_stdout() -> None:
         (["metaworld", "--env.obs_tipe=state"], "Did you mean '--env.obs_type'?"),
         (["metaworld", "--stops=3"], "unknown flag --stops. Did you mean '--steps'?"),
         (["metaworld", "--eval.n_episodes=3"], "unknown flag --eval"),
+        (["gym", "metaworld"], "'metaworld': expected --name=value. See: proctor check-benchmark --help"),
         ([SOUND, "--env=x"], "--env=x: 'env' is a section"),
         ([SOUND, "--policy=x"], "--policy=x: 'policy' is a section"),
         ([SOUND, "--steps=many"], "--steps=many: must be a whole number"),

@@ -33,6 +33,7 @@ METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v
         ([*METAWORLD, "--config_path=nowhere.yaml"], "there is no such file"),
         ([*METAWORLD, "--resume=nowhere"], "there is no such run directory"),
         ([*METAWORLD, "stray"], "expected --name=value"),
+        ([*METAWORLD, "--"], "'--': expected --name=value"),
         ([*METAWORLD, "--seed"], "--seed needs a value"),
     ],
 )

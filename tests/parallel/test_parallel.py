@@ -380,7 +380,8 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
     ("extra", "words"),
     [
         (["--eval.n_episode=3"], "Did you mean '--eval.n_episodes'?"),
-        (["--num-shards=many"], "--num_shards=many"),
+        (["--num-shards=many"], "--num-shards=many: must be a whole number or auto."),
+        (["--num-shard=2"], "Did you mean '--num-shards'? See: proctor parallel --help"),
         (["--num-shards=0"], "must be from 1 to 512, or auto"),
         (["--render-device=gpus"], "Did you mean 'gpu'?"),
         (["--eval.num_shards=2"], "leave --eval.shard_id and --eval.num_shards out"),
@@ -444,7 +445,7 @@ def test_the_default_directory_is_made_once_for_all_shards(tmp_path: Path) -> No
 def test_help_names_the_launchers_flags_and_evals() -> None:
     done = run_cli("parallel", "--help")
     assert done.returncode == 0
-    for flag in ("--num_shards", "--render_device", "--eval.batch_size", "--policy.path"):
+    for flag in ("--num-shards", "--render-device", "--eval.batch_size", "--policy.path"):
         assert flag in done.stdout
     assert "One process is normally better" in done.stdout
     assert "parallel" in run_cli("--help").stdout

@@ -261,7 +261,7 @@ def test_a_port_in_use_is_one_line() -> None:
         (["--port=-1"], "--port=-1: must be at least 0."),
         (["--port=99999"], "--port=99999: must be at most 65,535."),
         (["--queue=0"], "--queue=0: must be at least 1."),
-        (["--max_message_mb=many"], "--max_message_mb=many: must be a whole number"),
+        (["--max_message_mb=many"], "--max-message-mb=many: must be a whole number"),
         (["--host=no.such.host.invalid", "--port=0"], "cannot listen on --host=no.such.host.invalid --port=0"),
         (["--policy.python=python3"], "--policy.python: run the server with it instead"),
         (['--rename_map={"observation.depth": "x"}'], "--rename_map: tiny gives no observation.depth"),
@@ -283,6 +283,6 @@ def test_a_mistake_gets_one_line_and_status_2(
 def test_help_names_every_flag() -> None:
     done = run_cli("serve", "--help")
     assert done.returncode == 0
-    for flag in ("--host", "--port", "--max_message_mb", "--queue", "--policy.path", "--env.type"):
+    for flag in ("--host", "--port", "--max-message-mb", "--queue", "--policy.path", "--env.type"):
         assert flag in done.stdout
     assert "--eval." not in done.stdout

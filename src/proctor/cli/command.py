@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.errors import UsageError, did_you_mean
+from proctor.errors import UnknownFlagError, UsageError, unknown_flag
 
 if TYPE_CHECKING:  # the doctor must be able to speak where what reads settings is broken
     from proctor.config.flags import Nested
@@ -45,7 +45,7 @@ class Command(argparse.ArgumentParser):
             exit_on_error=False,
         )
         self._run = run
-        # An empty path would be the current directory. An option for which nothing is a value has a type of its own.
+        # An empty path would be the current directory. An option that may be empty has a type of its own.
         self.register("type", None, _not_empty)
         self.register("type", Path, lambda text: Path(_not_empty(text)))
 
@@ -71,7 +71,7 @@ class Command(argparse.ArgumentParser):
             if wrong.message == _EMPTY:
                 self.error(f"{flag} {_EMPTY}")
             if wrong.message.startswith("ignored explicit argument"):
-                self.error(f"{flag} takes no value.{did_you_mean(str(flag), flags.values())}".removesuffix("."))
+                self.error(f"{flag} takes no value")
             self.error(f"{flag} needs a value: {flag}=VALUE")
         for word in rest:
             if word.startswith("-"):
@@ -126,14 +126,17 @@ class RunCommand(Generic[Own]):
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit status."""
-        return self._run(self._given(arguments))
+        try:
+            return self._run(self._given(arguments))
+        except UnknownFlagError as unknown:
+            raise unknown_flag(unknown.flag, {*unknown.known, *self._flags().values()}, self._prog) from None
 
     def show_help(self, console: Console) -> None:
         """Print its words and a table for each kind of flags."""
         from proctor.config.help import settings_table
 
         console.print(self._words, markup=False, highlight=False, soft_wrap=True)
-        for title, table in [(self._title, settings_table("", self._own)), *self._tables()]:
+        for title, table in [(self._title, settings_table("", self._own, spelled=_hyphened)), *self._tables()]:
             if not table.row_count:
                 continue
             console.print()
@@ -141,29 +144,34 @@ class RunCommand(Generic[Own]):
             console.print(table)
 
     def _given(self, arguments: Sequence[str]) -> Given[Own]:
-        from proctor.config.load import known_fields, parsed_flags, tree_of
+        from proctor.config.load import parsed_flags, tree_of
         from proctor.config.values import validated
 
         if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
             arguments = [*arguments[1:], f"--{self._first}={arguments[0]}"]
-        names = known_fields(self._own)
-        flags = parsed_flags(arguments, self._own)
-        known = {*names, *self._sections}
+        names = self._flags()
+        flags = parsed_flags(arguments, self._own, self._prog)
         for flag in flags if self._sections else ():
-            if flag.partition(".")[0] not in known:
-                raise unknown_flag(f"--{flag}", [f"--{name}" for name in known], self._prog)
+            if flag.partition(".")[0] not in {*names, *self._sections}:
+                raise unknown_flag(f"--{flag}", [f"--{name}" for name in self._sections])
         for field in dataclasses.fields(cast("Any", self._own)):
             if not flags.get(field.name, "-").strip() and field.default != "":
-                raise UsageError(f"--{field.name} {_EMPTY}. See: {self._prog} --help")
+                raise UsageError(f"{names[field.name]} {_EMPTY}. See: {self._prog} --help")
         tree = tree_of(flags)
-        own: Own = validated("", self._own, {name: tree.pop(name) for name in names if name in tree})
+        try:
+            own: Own = validated("", self._own, {name: tree.pop(name) for name in names if name in tree})
+        except UsageError as error:
+            flag, equals, words = str(error).partition("=")
+            raise UsageError(f"{_hyphened(flag)}{equals}{words}") from None
         return Given(own, tree, arguments)
 
+    def _flags(self) -> dict[str, str]:
+        """Return the command's own flags as they are shown, by the names of their fields."""
+        return {field.name: _hyphened(f"--{field.name}") for field in dataclasses.fields(cast("Any", self._own))}
 
-def unknown_flag(flag: str, known: Iterable[str], program: str) -> UsageError:
-    """Return the error for a flag that there is none of, with the one that was meant."""
-    hint = did_you_mean(flag.partition("=")[0], known)
-    return UsageError(f"unknown flag {flag}.{hint} See: {program} --help")
+
+def _hyphened(flag: str) -> str:
+    return flag.replace("_", "-")
 
 
 def _spelled(argument: str, flags: dict[str, str]) -> str:

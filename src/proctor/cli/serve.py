@@ -118,7 +118,7 @@ def _origins(text: str) -> tuple[str, ...]:
     for origin in origins:
         if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", origin):
             raise UsageError(
-                f"--allow_origin={origin}: expected scheme://host:port, such as http://localhost:3000."
+                f"--allow-origin={origin}: expected scheme://host:port, such as http://localhost:3000."
             )
     return origins
 

@@ -26,25 +26,33 @@ _BARE = re.compile(r"[A-Za-z_][\w.-]*=")
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"}
 
 
-def parse_flags(arguments: Sequence[str], is_switch: Callable[[str], bool]) -> dict[str, str]:
+def parse_flags(
+    arguments: Sequence[str],
+    is_switch: Callable[[str], bool],
+    check_name: Callable[[str], None] = lambda name: None,
+    program: str = "proctor eval",
+) -> dict[str, str]:
     """Return dotted names and their text, later flags winning.
 
     Args:
         arguments: the command line without the program's and the command's name.
         is_switch: whether a name is a yes/no setting, which may stand without a value.
+        check_name: raises for a name that cannot be one; asked before a value is missed.
+        program: whose help is named.
     """
     flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         token = rest.pop(0)
-        if not token.startswith("--") and not _BARE.match(token):
-            raise UsageError(f"'{token}': expected --name=value. See: proctor eval --help")
+        if not re.match("--[^=]", token) and not _BARE.match(token):
+            raise UsageError(f"'{token}': expected --name=value. See: {program} --help")
         name, equals, value = token.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         if not equals:
             if is_switch(name) and not (rest and rest[0].lower() in _TRUTH):
                 value = "true"
             elif not rest or rest[0].startswith("--"):
+                check_name(name)
                 raise UsageError(f"--{name} needs a value: --{name}=...")
             else:
                 value = rest.pop(0)

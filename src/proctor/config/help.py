@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rich.table import Table
@@ -52,7 +53,9 @@ def section_tables() -> list[tuple[str, Table]]:
     return tables
 
 
-def settings_table(prefix: str, kind: type[Any], skip: set[str] | None = None) -> Table:
+def settings_table(
+    prefix: str, kind: type[Any], skip: set[str] | None = None, spelled: Callable[[str], str] = str
+) -> Table:
     """Return a row per setting: its flag, what it does, its default."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2), pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
@@ -68,5 +71,5 @@ def settings_table(prefix: str, kind: type[Any], skip: set[str] | None = None) -
         default = field.default
         if default is not dataclasses.MISSING and default not in (None, ""):
             text.append(f" [{str(default).lower() if isinstance(default, bool) else default}]", style="dim")
-        table.add_row(f"--{prefix}{field.name}", text)
+        table.add_row(spelled(f"--{prefix}{field.name}"), text)
     return table

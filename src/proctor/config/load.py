@@ -23,7 +23,7 @@ from proctor.config.settings import (
 )
 from proctor.config.values import is_dict, typed, validated, validated_value
 from proctor.config.yaml_files import read_run_settings, read_settings_file
-from proctor.errors import UsageError, did_you_mean, for_python
+from proctor.errors import UsageError, did_you_mean, for_python, unknown_flag
 from proctor.files import clip, is_folder, is_there
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
@@ -37,9 +37,18 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
     return build_settings(tree_of(parsed_flags(arguments)))
 
 
-def parsed_flags(arguments: Sequence[str], own: type[Any] | None = None) -> dict[str, str]:
+def parsed_flags(
+    arguments: Sequence[str], own: type[Any] | None = None, program: str = "proctor eval"
+) -> dict[str, str]:
     """Return the dotted names on a command line and their text; `own` is the class of a command's own flags."""
-    return parse_flags(arguments, lambda name: _is_switch(name) or (own and get_type_hints(own).get(name)) is bool)
+    hints = get_type_hints(own) if own else {}
+    known = {*known_fields(Settings), *hints, "config_path"}
+
+    def check_name(name: str) -> None:
+        if "." not in name and name not in known:
+            raise unknown_flag(f"--{name}", [f"--{each}" for each in known - {*hints}])
+
+    return parse_flags(arguments, lambda name: _is_switch(name) or hints.get(name) is bool, check_name, program)
 
 
 def tree_of(flags: Mapping[str, str]) -> Nested:
@@ -200,7 +209,7 @@ def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
     for name in _dotted(tree, sections):
         flag = f"--{name}"
         if flag not in known or name == "config_path":
-            raise UsageError(f"unknown flag {flag}.{did_you_mean(flag, known)} See: proctor eval --help")
+            raise unknown_flag(flag, known)
 
 
 def known_fields(kind: type[Any]) -> set[str]:

@@ -138,6 +138,8 @@ def _explain(
     hint = did_you_mean(str(value), map(str, choices)) if literal else ""
     message = first["msg"].replace("Input should be", "must be").replace("Value error, ", "")
     message = message.replace("a valid integer, unable to parse string as an integer", "a whole number")
+    others = [str(word) for kind in choices if get_origin(kind) is Literal for word in get_args(kind)]
+    message = " or ".join([message, *others])
     if first["type"] in _BOUNDS:
         words, name_of_bound = _BOUNDS[first["type"]]
         message = f"must be {words} {first['ctx'][name_of_bound]:,}".removesuffix(".0")

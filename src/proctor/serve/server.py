@@ -107,7 +107,7 @@ class WebsocketServer:
             return connection.respond(http.HTTPStatus.OK, "OK\n")
         for origin in request.headers.get_all("Origin"):
             if origin.lower() not in self._endpoint.origins and not self._is_own(connection, origin):
-                words = f"pages of {clip(origin, 100)} may not use this server; --allow_origin lets them"
+                words = f"pages of {clip(origin, 100)} may not use this server; --allow-origin lets them"
                 return connection.respond(http.HTTPStatus.FORBIDDEN, f"{words}\n")
         return None
 
