@@ -205,7 +205,7 @@ def evaluate_settings(
 
         executor = RayCluster(settings, directory)
     else:
-        executor = ThisMachine.of(settings, directory, live_policy)
+        executor = ThisMachine(settings, directory, live_policy)
     return Evaluator(settings, directory, executor, watchers).run()
 
 

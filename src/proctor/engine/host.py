@@ -159,14 +159,10 @@ class PolicyServer:
         self._waiting.clear()
         self._news.clear()
 
-    @property
-    def answered(self) -> int:
-        """How many questions it was asked."""
-        return self._questions
-
     def describe(self) -> str:
-        """Say how full the batches were."""
-        return f"answered {self._questions} questions in {self._calls} calls of the policy"
+        """Say how full the batches were; nothing if nobody has asked."""
+        asked = self._questions
+        return f"answered {asked} questions in {self._calls} calls of the policy" if asked else ""
 
     def _serve(self, cell: PhaseCell | None) -> None:
         while not self._stopped:
@@ -345,8 +341,8 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except ChannelClosed:
             return
         if order["type"] == "stop":
-            if server.answered:
-                print(server.describe(), flush=True)  # noqa: T201 - goes to the host's log
+            if words := server.describe():
+                print(words, flush=True)  # noqa: T201 - goes to the host's log
             return
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))

@@ -82,6 +82,7 @@ class RunOrder:
         recipe: how one starts.
         videos: of how many episodes per task there is a video.
         on_gpu: whether a GPU draws, or answers for the policy.
+        feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
     settings: Settings
@@ -92,8 +93,9 @@ class RunOrder:
     recipe: WorkerRecipe
     videos: int
     on_gpu: bool
+    feed: Feed | None = None
 
-    def dispatch(self, ledger: Ledger, rules: StopRules | None, more: bool = False) -> Dispatch:
+    def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
         """Return the state in which the run begins."""
         return Dispatch(
             self.before,
@@ -103,7 +105,7 @@ class RunOrder:
             cut_short=ledger.running(),
             rules=rules,
             logs=str(self.directory.logs),
-            more=more,
+            more=self.feed is not None,
         )
 
     def video(self, episode: Episode) -> Path | None:
@@ -135,11 +137,10 @@ class Coordinator:
         ledger: Ledger,
         rules: StopRules | None = None,
         hosts: Sequence[Host] = (),
-        feed: Feed | None = None,
     ) -> None:
-        self._order, self._interrupts, self._feed = order, context.interrupts, feed
+        self._order, self._interrupts = order, context.interrupts
         self._hosts = list(hosts)
-        self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
+        self._dispatch = order.dispatch(ledger, rules)
         self._publisher = Publisher(self._dispatch, ledger, context.watcher)
         self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
         self._dispatch.workers = self._autoscaler.target
@@ -190,8 +191,8 @@ class Coordinator:
     def _fill(self) -> None:
         if self._dispatch.is_ending:
             return
-        if self._feed is not None:
-            self._feed.pour(self._dispatch)
+        if self._order.feed is not None:
+            self._order.feed.pour(self._dispatch)
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
@@ -313,14 +314,13 @@ class Coordinator:
         if worker.number not in self._workers:
             return  # dismissed: that was its last episode before a stop
         self._forget(worker)
-        death = worker.bury()
+        failure = worker.bury()
         if not worker.assigned:
             return
         first, *others = worker.assigned
         for episode in others:
             self._dispatch.put_back(episode)
-        cause = Cause.POLICY if death.of_policy else Cause.SIMULATOR
-        self._fail(first, Failure(cause, death.reason, worker.number, death.lasted))
+        self._fail(first, failure)
 
     def _fail(self, episode: Episode, failure: Failure) -> None:
         eldest = max((now() - worker.begun for worker in self._workers.values()), default=0.0)

@@ -26,32 +26,25 @@ from proctor.store.schema import Ledger
 from proctor.types import Task
 
 
-@dataclass(frozen=True)
 class ThisMachine:
     """Runs episodes here.
 
-    Attributes:
+    Args:
         settings: all settings, validated.
         directory: where videos and logs go.
-        preparation: gets the policy and the benchmark ready.
+        live_policy: an object of the caller's to evaluate.
         feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
-    settings: Settings
-    directory: RunDirectory
-    preparation: Preparation
-    feed: Feed | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
         directory: RunDirectory,
         live_policy: Policy | None = None,
         feed: Feed | None = None,
-    ) -> ThisMachine:
-        """Return this machine for a run; `live_policy` is an object of the caller's to evaluate."""
-        return cls(settings, directory, Preparation(settings, directory.logs, live_policy), feed)
+    ) -> None:
+        self.settings, self.directory, self.feed = settings, directory, feed
+        self.preparation = Preparation(settings, directory.logs, live_policy)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -104,6 +97,7 @@ class PreparedMachine:
             recipe=machine.preparation.recipe(prepared),
             videos=prepared.videos,
             on_gpu=prepared.on_gpu,
+            feed=machine.feed,
         )
         return LocalJob(machine, prepared, order)
 
@@ -139,7 +133,7 @@ class LocalJob:
             os.environ.update(order.recipe.environment)  # before the simulator's first import
             actor = LocalActor(policy.local, self.prepared.spec.action_size, policy.prove or (lambda: None))
             return run_inline(order, preparation.benchmark, actor, context, ledger, rules)
-        coordinator = Coordinator(order, context, ledger, rules, policy.hosts, self.machine.feed)
+        coordinator = Coordinator(order, context, ledger, rules, policy.hosts)
         if preparation.live is not None:
             size, bell = self.prepared.spec.action_size, new_bell(context.stack)
             coordinator.serve_live(HostThread(preparation.live, size, bell, coordinator.blame))

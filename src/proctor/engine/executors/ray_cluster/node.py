@@ -90,7 +90,7 @@ class NodeReport:
     exit: NodeExit | None = None
 
 
-class ReportBuffer:
+class ReportBuffer(Watcher):
     """Takes news from the node's engine, in its thread, and gives them to whoever collects, in another."""
 
     def __init__(self) -> None:
@@ -106,11 +106,22 @@ class ReportBuffer:
             self._urgent = True
             self._news.notify_all()
 
-    def stand(self, workers: int, busy: int, steps: int, running: list[RunningEpisode]) -> None:
-        """Tell how it goes; that can wait."""
+    def begun(self, episode: Episode) -> None:
+        """Send that a worker has an episode: if the node is lost, that was an attempt."""
+        with self.urgently() as report:
+            report.begun.append(episode.key)
+
+    def progress(self, progress: Progress) -> None:
+        """Send how it goes; that can wait."""
         with self._news:
-            self._report.workers, self._report.busy, self._report.steps = workers, busy, steps
-            self._report.running = running
+            report = self._report
+            report.workers, report.busy, report.steps = progress.workers, progress.busy, progress.steps
+            report.running = list(progress.running)
+
+    def note(self, message: str) -> None:
+        """Send what a display would show."""
+        with self.urgently() as report:
+            report.notes.append(message)
 
     def collect(self, seconds: float) -> NodeReport:
         """Return what there is, as soon as there is something, at the latest after `seconds`."""
@@ -177,10 +188,10 @@ class Node:
     def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
         settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
-        machine = ThisMachine.of(settings, folder.run, feed=self._feed)
+        machine = ThisMachine(settings, folder.run, feed=self._feed)
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
-            context = RunContext(stack, self._interrupts, NodeWatcher(self._reporter))
+            context = RunContext(stack, self._interrupts, self._reporter)
             prepared = machine.prepare(context, self._order.stored)
         except Interrupted:
             return NodeExit()
@@ -236,27 +247,6 @@ class NodeLedger(Ledger):
         files = {file.name: file.read_bytes() for file in folder.glob("*")} if record.status == "finished" else {}
         shutil.rmtree(folder, ignore_errors=True)
         return files
-
-
-class NodeWatcher(Watcher):
-    """Sends what a display would show."""
-
-    def __init__(self, reporter: ReportBuffer) -> None:
-        self._reporter = reporter
-
-    def begun(self, episode: Episode) -> None:
-        """Send that a worker has an episode: if the node is lost, that was an attempt."""
-        with self._reporter.urgently() as report:
-            report.begun.append(episode.key)
-
-    def progress(self, progress: Progress) -> None:
-        """Send how it goes."""
-        self._reporter.stand(progress.workers, progress.busy, progress.steps, list(progress.running))
-
-    def note(self, message: str) -> None:
-        """Send the note."""
-        with self._reporter.urgently() as report:
-            report.notes.append(message)
 
 
 class NodeFolder:
