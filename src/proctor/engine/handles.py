@@ -117,8 +117,7 @@ class HostHandle:
 
     def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
-        with contextlib.suppress(ChannelClosed):
-            self.child.channel.send({"type": "measure", "sizes": list(sizes)})
+        self.child.tell({"type": "measure", "sizes": list(sizes)})
         message = self._receive(limits, interrupts)
         if message is None or message["type"] != "passes":
             words = f"{self.child.last_words()}{self.child.log_note}"
@@ -127,13 +126,11 @@ class HostHandle:
 
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""
-        with contextlib.suppress(ChannelClosed):  # its death is noticed elsewhere
-            self.child.channel.send({"type": "attach", "slot": number}, slot.descriptors)
+        self.child.tell({"type": "attach", "slot": number}, slot.descriptors)
 
     def detach(self, number: int) -> None:
         """Forget a worker."""
-        with contextlib.suppress(ChannelClosed):
-            self.child.channel.send({"type": "detach", "slot": number})
+        self.child.tell({"type": "detach", "slot": number})
 
     def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
         """End a host that hangs; its death is handled like any other."""
@@ -269,17 +266,14 @@ class WorkerHandle:
             self.begun = now()
         self.assigned.append(episode)
         self.held_task = task_key(episode)
-        try:
-            self.child.channel.send(
-                {
-                    "type": "episode",
-                    "episode": episode.to_wire(),
-                    "video": str(video) if video else None,
-                    "recording": str(recording) if recording else None,
-                }
-            )
-        except ChannelClosed:
-            pass  # it died; its pidfd tells, and the episode goes to another
+        self.child.tell(
+            {
+                "type": "episode",
+                "episode": episode.to_wire(),
+                "video": str(video) if video else None,
+                "recording": str(recording) if recording else None,
+            }
+        )
 
     def release(self) -> Episode:
         """Return the episode that it was at, which has ended or was lost."""

@@ -102,7 +102,7 @@ class Launcher:
 
     def _note_records(self, shard: ShardProcess, records: Iterable[EpisodeRecord]) -> None:
         for record in records:
-            if self._dispatch.knows(record):
+            if self._dispatch.tally.knows(record):
                 continue
             self._dispatch.restarts.progressed(shard.recipe.name)
             self._dispatch.stored([record])
@@ -124,7 +124,7 @@ class Launcher:
         outcome, kind = judge(code, shard.result)
         if outcome != "done":
             self._note_records(shard, recipe.records())  # it may have stored more than it told
-        if outcome == "done" or (self._stop_deadline is not None and not shard.complained):
+        if outcome == "done" or (self._stop_deadline is not None and not shard.complaint):
             shard.drop_log()
         elif outcome == "hopeless" or self._stop_deadline is not None:
             self._error = self._error or kind(f"{recipe.name}: {shard.last_words()}")

@@ -199,7 +199,7 @@ class Coordinator:
         while len(self._at_work()) < self._autoscaler.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
-        if self._dispatch.mean_episode() < SHORT_EPISODE:
+        if self._dispatch.tally.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
                 if len(worker.assigned) == 1 and self._dispatch.waiting > self._autoscaler.target:
                     self._assign(worker)

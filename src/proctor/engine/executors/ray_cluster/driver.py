@@ -198,11 +198,18 @@ class Driver:
         for node in nodes:
             node.workers = min(node.workers, share)
         workforce = Workforce(sum(node.workers for node in nodes), "nodes", len(nodes))
-        return ClusterJob(self, self._settings, self._directory, before, workforce)
+        return ClusterJob(self, before, workforce)
 
-    def run(self, scheduler: NodeScheduler) -> Ending:
-        """Run to the end, whatever that is, and leave nothing on any node."""
-        dispatch, self._scheduler = scheduler.dispatch, scheduler
+    def run(self, before: Outcomes, context: RunContext, ledger: Ledger, rules: StopRules | None) -> Ending:
+        """Run what is pending to the end, whatever that is, and leave nothing on any node."""
+        dispatch = Dispatch(
+            before,
+            before.pending,
+            max_attempts=self._settings.eval.max_attempts,
+            cut_short=ledger.running(),
+            rules=rules,
+        )
+        scheduler = self._scheduler = NodeScheduler(dispatch, ledger, self._directory, context.watcher)
         for node in self.admitted():
             scheduler.begin(node, self.admitted())
         try:
@@ -348,22 +355,13 @@ class ClusterJob:
     """The pending episodes of a run, on the nodes of a cluster."""
 
     driver: Driver
-    settings: Settings
-    directory: RunDirectory
     before: Outcomes
     """What of the plan had ended already."""
     workforce: Workforce
 
     def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Hand out until all is stored, a signal comes, or an error ends it."""
-        dispatch = Dispatch(
-            self.before,
-            self.before.pending,
-            max_attempts=self.settings.eval.max_attempts,
-            cut_short=ledger.running(),
-            rules=rules,
-        )
-        return self.driver.run(NodeScheduler(dispatch, ledger, self.directory, context.watcher))
+        return self.driver.run(self.before, context, ledger, rules)
 
 
 def _comparable(identity: Identity) -> Identity:

@@ -188,7 +188,7 @@ class Node:
     def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
         settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
-        machine = ThisMachine(settings, folder.run, feed=self._feed)
+        machine = ThisMachine(settings, folder, feed=self._feed)
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
             context = RunContext(stack, self._interrupts, self._reporter)
@@ -198,13 +198,13 @@ class Node:
         except ProctorError as error:
             return NodeExit(error, logs=folder.log_ends())
         with self._reporter.urgently() as report:
-            report.facts, report.logs = prepared.facts, str(folder.run.logs)
+            report.facts, report.logs = prepared.facts, str(folder.logs)
         self._begin.wait()
         if self._interrupts.count:
             prepared.abandon()
             return NodeExit()
         job = prepared.staff(Outcomes(plan), plan[: self._expected])
-        ending = job.run(context, NodeLedger(self._reporter, folder.run))
+        ending = job.run(context, NodeLedger(self._reporter, folder))
         return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
 
 
@@ -249,26 +249,25 @@ class NodeLedger(Ledger):
         return files
 
 
-class NodeFolder:
-    """The layout of the folder; it is a run directory without a store, and with `files`."""
+class NodeFolder(RunDirectory):
+    """A run directory without a store, and with `files`."""
 
-    def __init__(self, path: Path) -> None:
-        self.run = RunDirectory(path)
-        self.files = path / "files"
+    @property
+    def files(self) -> Path:
+        """Where what was sent along is unpacked."""
+        return self.path / "files"
 
     def clear(self) -> None:
         """Remove all but logs that say something."""
-        path = self.run.path
-        shutil.rmtree(self.files, ignore_errors=True)
-        for kept in ("videos", "recording"):  # what is there was sent, or belongs to no episode that ended
-            shutil.rmtree(path / kept, ignore_errors=True)
-        self.run.remove_leftovers()
-        if not list(self.run.logs.glob("*")):
-            shutil.rmtree(path, ignore_errors=True)
+        for kept in ("files", "videos", "recording"):  # what is there was sent, or belongs to no ended episode
+            shutil.rmtree(self.path / kept, ignore_errors=True)
+        self.remove_leftovers()
+        if not list(self.logs.glob("*")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def log_ends(self) -> dict[str, bytes]:
         """Return the end of every log that says something, by its name."""
-        logs = [log for log in self.run.logs.glob("*.log") if log.stat().st_size]
+        logs = [log for log in self.logs.glob("*.log") if log.stat().st_size]
         return {log.name: log.read_bytes()[-_MOST_LOG:] for log in logs}
 
 

@@ -68,9 +68,9 @@ class NodeScheduler:
                 node.give(helping)
 
     def _ahead(self, workers: int) -> int:
-        if not self.dispatch.finished:
+        if not self.dispatch.tally.finished:
             return 0
-        return min(workers, ceil(workers * ROUND_TRIP / max(self.dispatch.mean_episode(), 1e-3)))
+        return min(workers, ceil(workers * ROUND_TRIP / max(self.dispatch.tally.mean_episode(), 1e-3)))
 
     def receive(self, node: NodeHandle, report: NodeReport) -> None:
         """Store what a node sends; it is durable when this returns."""
