@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -17,7 +17,7 @@ from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
-from proctor.engine.executors.ray_cluster.node import NodeExit, NodeOrder, NodeReport
+from proctor.engine.executors.ray_cluster.node import NodeOrder, NodeReport
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
 from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
@@ -273,8 +273,8 @@ class Driver:
             node.facts, node.logs = report.facts, report.logs
             if self._identity is not None:
                 self._admit(node, self._identity)
-        if report.exit is not None:
-            self._on_exit(node, report.exit)
+        if report.ending is not None:
+            self._on_exit(node, report.ending, report.log_ends)
 
     def _on_loss(self, news: NodeNews) -> None:
         node = news.node
@@ -291,15 +291,15 @@ class Driver:
         if self._scheduler is not None:
             self._scheduler.lose(node, "the node was lost")
 
-    def _on_exit(self, node: NodeHandle, ended: NodeExit) -> None:
-        self._startup += ended.startup
-        error = ended.error
+    def _on_exit(self, node: NodeHandle, ending: Ending, log_ends: Mapping[str, bytes]) -> None:
+        self._startup += ending.startup
+        error = ending.error
         if self._scheduler is not None:
             self._scheduler.lose(node, "the node left", blame=False, forgive=error is not None)
         if error is None:
             return
         with contextlib.suppress(OSError):  # they are on the node too
-            for name, content in ended.logs.items():
+            for name, content in log_ends.items():
                 self._directory.logs.mkdir(exist_ok=True)
                 (self._directory.logs / file_name(f"{node.name}-{name}")).write_bytes(content)
         if isinstance(error, PolicyError | BenchmarkError):
@@ -339,8 +339,8 @@ class Driver:
 
     def _take_last_words(self, node: NodeHandle, report: NodeReport) -> None:
         """Take what a node still says when the run is over, as long as it can be stored."""
-        if report.exit is not None:
-            self._startup += report.exit.startup
+        if report.ending is not None:
+            self._startup += report.ending.startup
         scheduler = self._scheduler
         if scheduler is None or isinstance(scheduler.dispatch.error, StoreError):
             return

@@ -19,7 +19,7 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Feed
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.protocol import RunContext, RunFacts
+from proctor.engine.executors.protocol import Ending, RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import Interrupted, ProctorError, RunError, UsageError
@@ -64,18 +64,14 @@ class NodeResult:
     recording: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class NodeExit:
-    """How a node's part of the run ended. `logs` are the last words of its children, if there was an error."""
-
-    error: ProctorError | None = None
-    startup: float = 0.0
-    logs: dict[str, bytes] = field(default_factory=dict)
-
-
 @dataclass
 class NodeReport:
-    """All that happened on a node since its last report, and where it stands."""
+    """All that happened on a node since its last report, and where it stands.
+
+    Attributes:
+        ending: how its part of the run ended, in its last report.
+        log_ends: the last words of its children, if it ended by an error.
+    """
 
     facts: RunFacts | None = None
     logs: str = ""
@@ -87,7 +83,8 @@ class NodeReport:
     workers: int = 0
     busy: int = 0
     steps: int = 0
-    exit: NodeExit | None = None
+    ending: Ending | None = None
+    log_ends: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class ReportBuffer(Watcher):
@@ -172,20 +169,23 @@ class Node:
     # The engine's thread.
 
     def _live(self) -> None:
+        log_ends: dict[str, bytes] = {}
         try:
             with ExitStack() as stack:
                 stack.enter_context(self._interrupts)
                 folder = stack.enter_context(node_folder(f"{self._order.name}-{os.getpid()}"))
-                ended = self._work(stack, folder)
+                ending = self._work(stack, folder)
+                if ending.error is not None:
+                    log_ends = folder.log_ends()
         except ProctorError as error:
-            ended = NodeExit(error)
+            ending = Ending(error=error)
         except Exception as error:  # whatever it is, the driver must hear of it
             traceback.print_exc()
-            ended = NodeExit(RunError(f"{type(error).__name__}: {error}"))
+            ending = Ending(error=RunError(f"{type(error).__name__}: {error}"))
         with self._reporter.urgently() as report:
-            report.exit = ended
+            report.ending, report.log_ends = ending, log_ends
 
-    def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
+    def _work(self, stack: ExitStack, folder: NodeFolder) -> Ending:
         settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
         machine = ThisMachine(settings, folder, feed=self._feed)
@@ -194,18 +194,17 @@ class Node:
             context = RunContext(stack, self._interrupts, self._reporter)
             prepared = machine.prepare(context, self._order.stored)
         except Interrupted:
-            return NodeExit()
+            return Ending()
         except ProctorError as error:
-            return NodeExit(error, logs=folder.log_ends())
+            return Ending(error=error)  # while the logs are there
         with self._reporter.urgently() as report:
             report.facts, report.logs = prepared.facts, str(folder.logs)
         self._begin.wait()
         if self._interrupts.count:
             prepared.abandon()
-            return NodeExit()
+            return Ending()
         job = prepared.staff(Outcomes(plan), plan[: self._expected])
-        ending = job.run(context, NodeLedger(self._reporter, folder))
-        return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
+        return job.run(context, NodeLedger(self._reporter, folder))
 
 
 class NodeLedger(Ledger):

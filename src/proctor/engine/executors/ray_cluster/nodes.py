@@ -160,7 +160,7 @@ class NodePool:
                 continue
             report = node.news.result()
             node.answered += 1
-            if report.exit is None:
+            if report.ending is None:
                 node.news = _ask(node.actor, self._interrupts)
             else:
                 self.drop(node)
