@@ -383,7 +383,3 @@ class Dispatch:
             self._queue.set_costs(self.tally.build_seconds, self.tally.mean_episode())
         if self._rules is not None and self._rules.stop is None:
             self._rules.add(records)
-
-    def progress(self, seconds: float, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> Progress:
-        """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
-        return self.tally.progress(steps, busy, self.workers, running, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,10 @@ class Preparation:
                 spec, versions = proof.policy.spec, interpreter_versions()
                 return LoadedPolicy(settings, spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [HostHandle(recipe, new_bell(stack)) for recipe in self._host_recipes(settings, plain_spec)]
+        hosts = [
+            HostHandle(recipe, stack.enter_context(closing(Bell())))
+            for recipe in self._host_recipes(settings, plain_spec)
+        ]
         try:
             specs = [host.wait_ready(self.settings.limits, interrupts) for host in hosts]
             for host in hosts:
@@ -317,10 +320,3 @@ class Preparation:
         if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
-
-
-def new_bell(stack: ExitStack) -> Bell:
-    """Return a bell that is closed with `stack`."""
-    bell = Bell()
-    stack.callback(bell.close)
-    return bell

@@ -188,11 +188,11 @@ class Launcher:
             return
         self._shown = moment
         shards = self._running.values()
-        self._dispatch.workers = sum(shard.workers for shard in shards)
-        progress = self._dispatch.progress(
-            moment - self._began,
+        progress = self._dispatch.tally.progress(
             steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
             busy=sum(shard.busy for shard in shards),
+            workers=sum(shard.workers for shard in shards),
             running=[one for shard in shards for one in shard.running],
+            seconds=moment - self._began,
         )
         self._watcher.progress(progress)

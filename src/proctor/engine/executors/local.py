@@ -18,6 +18,7 @@ from proctor.engine.dispatch import SHORT_EPISODE, Cause, Dispatch, Failure
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.messages import Channel, Message, as_error
+from proctor.engine.preparation import PreparedRun
 from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
 from proctor.engine.transport import HOST_DIED, now
@@ -79,9 +80,8 @@ class RunOrder:
         before: what of the plan had ended already.
         pending: the part of the plan that is to run.
         workers: how many workers there are to be.
-        recipe: how one starts.
-        videos: of how many episodes per task there is a video.
-        on_gpu: whether a GPU draws, or answers for the policy.
+        prepared: the policy, and what else was settled before.
+        recipe: how a worker starts.
         feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
@@ -90,9 +90,8 @@ class RunOrder:
     before: Outcomes
     pending: Plan
     workers: WorkerRange
+    prepared: PreparedRun
     recipe: WorkerRecipe
-    videos: int
-    on_gpu: bool
     feed: Feed | None = None
 
     def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
@@ -110,7 +109,7 @@ class RunOrder:
 
     def video(self, episode: Episode) -> Path | None:
         """Return where the video of an episode goes, relative to the run directory, if there is to be one."""
-        return self.directory.video(episode.task, episode.index) if episode.index < self.videos else None
+        return self.directory.video(episode.task, episode.index) if episode.index < self.prepared.videos else None
 
     def sinks(self, episode: Episode) -> tuple[Path | None, Path | None]:
         """Return the files into which an episode is filmed and recorded, if it is."""
@@ -142,7 +141,7 @@ class Coordinator:
         self._hosts = list(hosts)
         self._dispatch = order.dispatch(ledger, rules)
         self._publisher = Publisher(self._dispatch, ledger, context.watcher)
-        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
+        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.prepared.on_gpu)
         self._dispatch.workers = self._autoscaler.target
         self._workers: dict[int, WorkerHandle] = {}
         self._next_number = 0

@@ -98,7 +98,6 @@ class Driver:
         self._scheduler: NodeScheduler | None = None
         """Hands out the episodes, once they run."""
         self._last_refusal: ProctorError | None = None
-        self._error: ProctorError | None = None
         self._startup = 0.0
         self._stop_deadline = float("inf")
 
@@ -128,8 +127,6 @@ class Driver:
             self.turn()
             if self._interrupts.count:
                 raise Interrupted
-            if self._error is not None:
-                raise self._error
             ready = [node for node in self.pool.nodes if node.facts is not None]
             moment = time.monotonic()
             if self._identity is None and len(ready) >= least:
@@ -303,16 +300,13 @@ class Driver:
                 self._directory.logs.mkdir(exist_ok=True)
                 (self._directory.logs / file_name(f"{node.name}-{name}")).write_bytes(content)
         if isinstance(error, PolicyError | BenchmarkError):
-            # Another node would come to the same.
-            self._end(type(error)(f"{error} ({node.where})"))
+            # Another node would come to the same. It ends the run, or the waiting for it to begin.
+            error = type(error)(f"{error} ({node.where})")
+            if self._scheduler is None:
+                raise error
+            self._scheduler.dispatch.end(error)
         else:
             self._refuse(node, error)
-
-    def _end(self, error: ProctorError) -> None:
-        """End the run, or the waiting for it to begin."""
-        self._error = self._error or error
-        if self._scheduler is not None:
-            self._scheduler.dispatch.end(error)
 
     # The end.
 
