@@ -70,7 +70,9 @@ def test_a_part_of_a_run_borrows_from_the_whole_what_it_has_not_seen_itself() ->
 def test_what_is_shown_is_said_in_words() -> None:
     assert describe_running(results_of([A, B], RECORDS[:10]).overall) == ""
     shown = describe_running(results_of([A, B], RECORDS[:10], [running(A, 6, 30)]).overall)
-    assert shown.startswith("Not complete: 1 episode was running; each counts as those came out that ran longer.")
+    assert shown.startswith(
+        "Incomplete: 1 episode was still running; each counts like the episodes that ran longer."
+    )
     assert "(60.0 %) favour quick successes" in shown
     early = results_of([A, B], RECORDS[:1], [running(A, 6, 30), running(B, 0, 30)]).overall
     assert (early.value, str(early)) == (None, "not known yet (1/1 ended, 2 running)")

@@ -312,10 +312,10 @@ def describe_running(rate: Rate) -> str:
     running = "1 episode was" if rate.running == 1 else f"{rate.running} episodes were"
     if rate.value is None:
         return (
-            f"Not complete: {running} running, and too few have ended to say how those will. No rate is shown: "
-            "among the episodes that end first there are too many quick successes."
+            f"Incomplete: {running} still running, and too few have ended to estimate a rate. No rate is shown: "
+            "the episodes that end first hold too many quick successes."
         )
-    alone = f" The ended ones alone ({100 * rate.successes / rate.episodes:.1f} %) favour quick successes."
-    return f"Not complete: {running} running; each counts as those came out that ran longer." + (
+    alone = f" The finished episodes alone ({100 * rate.successes / rate.episodes:.1f} %) favour quick successes."
+    return f"Incomplete: {running} still running; each counts like the episodes that ran longer." + (
         alone if abs(rate.successes / rate.episodes - rate.value) >= 0.0005 else ""
     )

@@ -178,7 +178,7 @@ def test_the_page_is_walked_with_keys_alone(visiting: Any, single: Path) -> None
             outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
             assert outline != "none", page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
         assert seen[:3] == ["Result", "Tasks", "Steps"]
-        assert "Rate" in seen
+        assert "Success" in seen
         summary = page.locator("#steps summary")
         summary.focus()
         page.keyboard.press("Enter")
@@ -188,7 +188,7 @@ def test_the_page_is_walked_with_keys_alone(visiting: Any, single: Path) -> None
 def test_a_table_is_sorted_by_a_key_on_its_heading_inside_its_groups(visiting: Any, single: Path) -> None:
     with visiting(single.as_uri()) as visit:
         page = visit.page
-        button = page.locator("table.tasks thead button", has_text="Rate")
+        button = page.locator("table.tasks thead button", has_text="Success")
         button.focus()
         page.keyboard.press("Enter")
         assert page.locator("table.tasks th[aria-sort=descending]").count() == 1

@@ -123,7 +123,7 @@ def test_of_an_unfinished_run_only_the_prefix_of_its_plan_is_compared(tmp_path: 
     assert found.overall.episodes == 5
     assert found.per_task()["x"].pairs == Pairs(0, 0, 1, 2)
     assert found.per_task()["y"].pairs == Pairs(0, 0, 0, 2)
-    assert any("not complete (19 of 20 episodes)" in note and "first 5" in note for note in found.notes)
+    assert any("incomplete (19 of 20 episodes)" in note and "first 5" in note for note in found.notes)
 
 
 def test_shards_are_one_run_without_merging(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_ctrl_c_shows_what_the_started_episodes_come_to_and_going_on_makes_it_ex
     # One number, marked as an estimate, wherever it is shown.
     words = f"~{100 * value:.1f} %"
     assert words in out
-    assert f"Not complete: {len(running)} episodes were running" in out
+    assert f"Incomplete: {len(running)} episodes were still running" in out
     assert f"({100 * truth(ended):.1f} %) favour quick successes" in out
     assert words.replace(" ", "&nbsp;") in (tmp_path / "run/report.html").read_text()
     assert shown_by_viewer(tmp_path, "run") == words

@@ -232,8 +232,8 @@ def test_rates_of_a_run_that_is_cut_short_are_estimates_over_all_that_was_starte
     assert f"{successes} of 55" in words
     # They have outlasted every success, so they count as the failures that they are.
     assert f"~{percent(successes / 60)} %" in words
-    assert "55 of 100 planned episodes have ended. Not complete: 5 episodes were running" in words
-    assert f"The ended ones alone ({percent(successes / 55)} %) favour quick successes" in words
+    assert "55 of 100 planned episodes have ended. Incomplete: 5 episodes were still running" in words
+    assert f"The finished episodes alone ({percent(successes / 55)} %) favour quick successes" in words
     assert "Average over tasks" not in words
 
 

@@ -194,13 +194,13 @@ def _notes(first: RunSample, second: RunSample, paired: bool, tasks: int | None)
     for run in (first, second):
         if run.stopped:
             notes.append(
-                f"{run.path} was ended by a rule ({run.stopped}) after {run.used.ended} episodes. Intervals and "
-                "tests here are for a number of episodes that was fixed beforehand."
+                f"{run.path} was stopped early by a rule ({run.stopped}) after {run.used.ended} episodes. "
+                "Intervals and tests here assume a number of episodes fixed in advance."
             )
         if not run.complete:
             notes.append(
-                f"{run.path} is not complete ({run.ended} of {run.planned} episodes). Compared are the first "
-                f"{run.used.ended} of its plan: among the others that have ended, quick successes are too many."
+                f"{run.path} is incomplete ({run.ended} of {run.planned} episodes). Only the first "
+                f"{run.used.ended} of its plan are compared: the others that have ended favour quick successes."
             )
         apart = 0 if tasks is None else len(run.tasks) - tasks
         if apart:
@@ -208,7 +208,7 @@ def _notes(first: RunSample, second: RunSample, paired: bool, tasks: int | None)
     if not paired:
         seeds = first.identity["seed"], second.identity["seed"]
         notes.append(
-            f"No episode is shared (seeds {seeds[0]} and {seeds[1]}), so the test is the weaker unpaired one. "
+            f"The runs share no episode (seeds {seeds[0]} and {seeds[1]}), so the weaker unpaired test is used. "
             "Run both with the same --seed."
         )
     return notes

@@ -137,7 +137,7 @@ def sentence(one: Comparison, first: str, second: str, comparisons: int) -> str:
         return f"{text} No difference was seen."
     each = ceil(row.needed / row.tasks)
     return (
-        f"{text} If that is the true difference, about {row.more:,} more episodes of each would tell "
+        f"{text} If that is the true difference, about {row.more:,} more episodes of each would settle it "
         f"(--eval.n_episodes={each})."
     )
 
@@ -145,7 +145,7 @@ def sentence(one: Comparison, first: str, second: str, comparisons: int) -> str:
 def asides(one: Comparison, tests: int) -> Iterator[str]:
     """Say what the table's figures mean, where that is not plain."""
     if tests > 1:
-        yield f"Verdicts of the tasks are corrected for {tests} of them (Holm); intervals are for each row alone."
+        yield f"Task verdicts are corrected for {tests} comparisons (Holm); intervals are per row."
     elsewhere = one.overall.elsewhere
     if elsewhere is not None and one.overall.tasks >= TASKS_FOR_OTHERS:
         yield (
@@ -268,7 +268,7 @@ def _markdown_comparison(one: Comparison, first: str, second: str, found: Compar
 
 def _markdown_table(one: Comparison, first: str, second: str) -> Iterator[str]:
     yield _line(
-        "task", "n", first, second, f"{second} − {first}", confidence(one.alpha), "p", "verdict", "more to tell"
+        "task", "n", first, second, f"{second} − {first}", confidence(one.alpha), "p", "verdict", "more needed"
     )
     yield _rule(9, 1, last=2)
     for row in one.rows:

@@ -8,12 +8,13 @@ import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.text import Text
 
-from proctor.stats.intervals import Rate
+if TYPE_CHECKING:  # every command imports this, and most show no rate
+    from proctor.stats.intervals import Rate
 
 
 class PatientConsole(Console):

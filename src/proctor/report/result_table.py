@@ -12,7 +12,7 @@ from proctor.results import Aggregate, Results, TaskKey, task_key
 from proctor.types import Task
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """One column after the task's name."""
 
     heading: str
@@ -25,7 +25,7 @@ class Column(NamedTuple):
     """Whether a narrow page leaves it out."""
 
 
-def columns_for(shown: Sequence[Results]) -> list[Column]:
+def columns_for(shown: Sequence[Results]) -> list[ResultColumn]:
     """Return the columns that say something about these runs.
 
     `steps` is the median over successes, or over all episodes where success is not reported; only there is the
@@ -35,14 +35,17 @@ def columns_for(shown: Sequence[Results]) -> list[Column]:
     with_rewards = any(len(results.reporting) < len(results.tasks) for results in shown)
     with_errors = any(results.result.errors for results in shown)
     every = [
-        (with_rates, Column("success", lambda one: percent(one.rate), lambda one: one.rate.value, _range)),
-        (True, Column("k/n" if with_rates else "n", _counts, lambda one: one.rate.episodes, _errors)),
-        (with_rates, Column("95 % interval", _range, only_wide=True)),
-        (with_rewards, Column("reward", _reward, lambda one: one.reward)),
-        (with_errors, Column("errors", lambda one: str(one.errors or ""), lambda one: one.errors, only_wide=True)),
-        (True, Column("steps", _steps, lambda one: one.steps, only_wide=True)),
+        (with_rates, ResultColumn("success", lambda one: percent(one.rate), lambda one: one.rate.value, _range)),
+        (True, ResultColumn("k/n" if with_rates else "n", _counts, lambda one: one.rate.episodes, _errors)),
+        (with_rates, ResultColumn("95 % interval", _range, only_wide=True)),
+        (with_rewards, ResultColumn("reward", _reward, lambda one: one.reward)),
+        (
+            with_errors,
+            ResultColumn("errors", lambda one: str(one.errors or ""), lambda one: one.errors, only_wide=True),
+        ),
+        (True, ResultColumn("steps", _steps, lambda one: one.steps, only_wide=True)),
     ]
-    return [column for shown, column in every if shown]
+    return [column for wanted, column in every if wanted]
 
 
 def _range(one: Aggregate) -> str:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 
-class Redistributed(NamedTuple):
+class Redistribution(NamedTuple):
     """How the weight of all started episodes is spread: `success`, and `unknown`; the rest is failure.
 
     `unknown` is the weight of running episodes that have outlasted everything that has ended: nothing says how
@@ -67,7 +67,7 @@ class _Sums(NamedTuple):
     successes: Sequence[int]
 
 
-def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | None = None) -> Redistributed:
+def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | None = None) -> Redistribution:
     """Return the rate over all started episodes, those that still run among them.
 
     Args:
@@ -76,7 +76,7 @@ def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | 
         elsewhere: the endings of a larger set, asked for running episodes that have outlasted all of `endings`.
 
     >>> redistribute(Endings(successes=[10, 20, 30], failures=[100]), running=[])
-    Redistributed(success=0.75, unknown=0.0)
+    Redistribution(success=0.75, unknown=0.0)
 
     One that has run for 50 steps will end as the one that took longer did:
 
@@ -85,7 +85,7 @@ def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | 
     """
     started = endings.ended + len(running)
     if not started:
-        return Redistributed(0.0, 0.0)
+        return Redistribution(0.0, 0.0)
     weight, left, success = 1 / started, started, 0.0
     ended, succeeded = 0, 0  # of those whose weight is settled already
     ages = sorted(running)
@@ -98,10 +98,10 @@ def redistribute(endings: Endings, running: Sequence[int], elsewhere: Endings | 
         if ended == endings.ended:
             oldest = [_elsewhere(elsewhere, later) for later in ages[place:]]
             known = [chance for chance in oldest if chance is not None]
-            return Redistributed(success + weight * sum(known), weight * (len(oldest) - len(known)))
+            return Redistribution(success + weight * sum(known), weight * (len(oldest) - len(known)))
         left -= 1
         weight *= (left + 1) / left
-    return Redistributed(success + weight * (endings.successes - succeeded), 0.0)
+    return Redistribution(success + weight * (endings.successes - succeeded), 0.0)
 
 
 def _elsewhere(endings: Endings | None, age: int) -> float | None:

@@ -71,7 +71,7 @@ class _Viewer:
             except TimeoutError:
                 return self._pages.refusal(f"This takes longer than {_PATIENCE:g} s to read.", 503)
             except BusyError:
-                return self._pages.refusal("This is being read already, and does not end.", 503)
+                return self._pages.refusal("This is being read already, and reading it does not finish.", 503)
             except Exception as error:  # a stranger's run may be wrong in any way
                 words = f"{type(error).__name__}: {clip(str(error))}"
                 return self._pages.refusal(f"This run is not as Proctor writes it ({words}).", 500)

@@ -213,9 +213,9 @@ class Runs:
             # Who is being read for long already is not waited for again.
             return future.result(max(0.0, started + patience - time.monotonic()))
         except TimeoutError:
-            why = "Reading it takes long. It is gone on with, and shown here once it is done."
+            why = "Reading it takes a while. It is shown here once it is done."
         except BusyError:
-            why = "Too many of the other runs here cannot be read to the end."
+            why = "Too many other runs here are still being read."
         return unreadable(self.root, directory, why)
 
     def _read(self, directory: Path) -> tuple[Future[RunSummary], float]:

@@ -24,7 +24,7 @@ from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, rewar
 from proctor.report.page.figures import Series, difference_bar, rate_bars, step_figure, tidy
 from proctor.report.page.run_section import RunSection, run_section
 from proctor.report.page.settings import SettingsTable, settings_tables
-from proctor.report.result_table import Column, GroupRows, columns_for, rows_for
+from proctor.report.result_table import GroupRows, ResultColumn, columns_for, rows_for
 from proctor.results import Aggregate, ScoredRun
 from proctor.stats.intervals import Rate
 from proctor.store.filesystem import write_text
@@ -53,7 +53,7 @@ class Page:
     title: str
     views: Sequence[RunSection]
     warnings: Sequence[str]
-    columns: Sequence[Column]
+    columns: Sequence[ResultColumn]
     groups: Sequence[GroupRows]
     steps: Steps | None
     panels: Sequence[Panel]
@@ -266,7 +266,7 @@ def _bars(results: Sequence[Aggregate | None]) -> Markup:
     return rate_bars([(rate, f"run-{place}") for place, rate in enumerate(rates)])
 
 
-def _order(one: Aggregate | None, column: Column) -> float | str:
+def _order(one: Aggregate | None, column: ResultColumn) -> float | str:
     """What a table is sorted by in a column: nothing comes after everything."""
     value = None if one is None or column.order is None else column.order(one)
     return "" if value is None else value

@@ -145,7 +145,7 @@ def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
         )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
         if run.ending is not None:
-            found.append(f"Why it went no further: {run.ending}")
+            found.append(f"Why it stopped: {run.ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
@@ -154,14 +154,12 @@ def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
     names = sorted(task.name for task in run.tasks if not task.reports_success)
     if names:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        whose = "The benchmark" if not run.results.reporting else f"{shown}: the benchmark"
-        found.append(f"{whose} reports no success, so there is a mean sum of rewards and no rate.")
+        whose = "The environment" if not run.results.reporting else f"{shown}: the environment"
+        found.append(f"{whose} reports no success flag, so there is a mean sum of rewards and no rate.")
     retried = int((run.ended["retried"] & (run.ended["state"] > ERROR)).sum())
     if retried:
         words = "was" if retried == 1 else "were"
-        found.append(
-            f"{count(retried, 'episode')} {words} tried more than once before ending; that changes no result."
-        )
+        found.append(f"{count(retried, 'episode')} {words} tried more than once; that changes no result.")
     return found
 
 
