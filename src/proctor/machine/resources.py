@@ -21,7 +21,7 @@ def usable_cores(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int:
     for version, level in _levels("cpu", root, own):
         try:
             quota, period = " ".join((level / name).read_text() for name in _CORE_FILES[version]).split()
-            if quota != "max" and int(quota) > 0:
+            if quota not in ("max", "-1"):
                 cores = min(cores, math.ceil(int(quota) / int(period)))
         except (OSError, ValueError):
             continue
