@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 from against_lerobot import save_checkpoint
 
-from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.events import Progress, Watcher
 from proctor.machine.resources import usable_cores
 from proctor.results import Evaluation
-from proctor.types import NO_LOOK, Episode
+from proctor.types import IMAGE, NO_LOOK, Episode
 
 TASKS = "reach-v3,push-v3"
 CHUNK = 10

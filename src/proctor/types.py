@@ -14,6 +14,10 @@ from proctor.errors import SimulatorError, UsageError
 Observation = dict[str, Any]
 """Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
 
+STATE, ENVIRONMENT_STATE = "observation.state", "observation.environment_state"
+IMAGE, IMAGES = "observation.image", "observation.images"
+"""LeRobot's names: the only camera's picture, and what begins the name of one of several."""
+
 Look = frozenset[str]
 """The observation keys that will be asked for; empty: nobody looks."""
 

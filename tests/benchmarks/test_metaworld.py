@@ -153,8 +153,8 @@ def show(image): print(hashlib.sha256(np.ascontiguousarray(image).tobytes()).hex
 _OURS = (
     _VIEW
     + """
-from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.types import NO_LOOK, Episode
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
+from proctor.types import IMAGE, NO_LOOK, Episode
 benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="door-open-v3", obs_type="pixels"))
 simulator = benchmark.make_simulator(benchmark.tasks()[0])
 look = frozenset({IMAGE})
@@ -197,8 +197,8 @@ def test_the_image_is_lerobots_and_the_same_whether_steps_before_were_drawn_or_n
 
 _COUNT = """
 import numpy as np
-from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.types import NO_LOOK, Episode
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
+from proctor.types import IMAGE, NO_LOOK, Episode
 small = {"observation_height": 32, "observation_width": 32}
 benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task="reach-v3", **small))
 task = benchmark.tasks()[0]
@@ -310,8 +310,8 @@ def test_a_worker_switched_over_ten_tasks_and_a_fresh_worker_per_episode_see_the
 
 _FIRST_PICTURES = """
 import hashlib, sys
-from proctor.benchmarks.metaworld.benchmark import IMAGE, MetaWorld, MetaWorldSettings
-from proctor.types import Episode
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
+from proctor.types import IMAGE, Episode
 for name in sys.argv[1:]:
     benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name))
     (task,) = benchmark.tasks()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.benchmarks.rendering import INSTALL_HINT, BackendTrial
+from proctor.benchmarks.rendering import INSTALL_HINT, Renderer
 from proctor.doctor.findings import Finding
 from proctor.doctor.machine import (
     judge,
@@ -131,13 +131,13 @@ def test_no_driver_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (finding.name, finding.state, finding.in_the_way) == ("none", "absent", False)
 
 
-SOFTWARE = BackendTrial("egl", "llvmpipe (LLVM 15.0.6, 256 bits)", 21.46)
-GPU = BackendTrial("egl", "NVIDIA H200/PCIe/SSE2", 0.9)
-OSMESA = BackendTrial("osmesa", "softpipe", 80.0)
+SOFTWARE = Renderer("egl", "llvmpipe (LLVM 15.0.6, 256 bits)", 21.46)
+GPU = Renderer("egl", "NVIDIA H200/PCIe/SSE2", 0.9)
+OSMESA = Renderer("osmesa", "softpipe", 80.0)
 
 
-def failed(backend: str) -> BackendTrial:
-    return BackendTrial(backend, complaint="was killed by SIGSEGV")
+def failed(backend: str) -> Renderer:
+    return Renderer(backend, complaint="was killed by SIGSEGV")
 
 
 def test_the_first_that_works_is_used() -> None:

@@ -18,9 +18,9 @@ from lerobot.utils.feature_utils import dataset_to_policy_features
 from harness import run_tiny
 from lerobot_checkpoints import SIDE
 from lerobot_runs import evaluate
-from proctor.benchmarks.metaworld.benchmark import IMAGE, STATE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.results import Evaluation
-from proctor.types import Episode
+from proctor.types import IMAGE, STATE, Episode
 from recordings import ROUNDED, frames, origins, play_again, rows
 
 

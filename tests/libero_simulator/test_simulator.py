@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
-from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings
+from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.libero.simulator import LiberoSimulator, axis_angle
 from proctor.errors import SimulatorError
-from proctor.types import NO_LOOK, Episode, Task
+from proctor.types import NO_LOOK, STATE, Episode, Task
 
 IDLE = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
 IMAGE, WRIST = "observation.images.image", "observation.images.image2"

@@ -9,7 +9,7 @@ import pytest
 
 from harness import SUPPORT, flags, run_cli, tiny_tree
 from proctor.benchmarks import rendering
-from proctor.benchmarks.rendering import BackendTrial, RenderDevice, Renderer, find_renderer
+from proctor.benchmarks.rendering import RenderDevice, Renderer, find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation
@@ -29,13 +29,9 @@ def gpu(number: int, used: int = 0, memory: int = 100) -> Gpu:
 def draws(monkeypatch: pytest.MonkeyPatch, **names: str) -> None:
     """Let these backends draw, under these names, and no others."""
 
-    def trial(backend: str, python: str | None) -> BackendTrial:
+    def trial(backend: str, python: str | None) -> Renderer:
         found = names.get(backend)
-        return (
-            BackendTrial(backend, complaint="no such library")
-            if found is None
-            else BackendTrial(backend, found, 1.0)
-        )
+        return Renderer(backend, complaint="no such library") if found is None else Renderer(backend, found, 1.0)
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(rendering, "try_backend", trial)

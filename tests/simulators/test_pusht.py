@@ -22,8 +22,7 @@ from gym_runs import (
     run_checkpoint,
 )
 from harness import SUPPORT, digests, run_cli
-from proctor.benchmarks.gym.env_facts import env_facts
-from proctor.benchmarks.gym.open_env import EnvRecipe
+from proctor.benchmarks.gym.env_facts import EnvRecipe, env_facts
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
 from proctor.types import NO_LOOK, Episode
 

@@ -14,9 +14,9 @@ from lerobot.policies.act.configuration_act import ACTConfig
 from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
-from proctor.benchmarks.metaworld.benchmark import ENVIRONMENT_STATE, IMAGE, STATE, MetaWorld, MetaWorldSettings
+from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.policies.baselines import ExpertPolicy
-from proctor.types import Episode
+from proctor.types import ENVIRONMENT_STATE, IMAGE, STATE, Episode
 
 SIDE = 64
 TASK = "reach-v3"

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from proctor.benchmarks.libero.assets import package_root
-from proctor.benchmarks.libero.benchmark import STATE, Libero, LiberoSettings, suites
+from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings, suites
 from proctor.benchmarks.libero.package import import_libero
 from proctor.benchmarks.libero.simulator import LiberoSimulator
-from proctor.types import NO_LOOK, Episode
+from proctor.types import NO_LOOK, STATE, Episode
 
 STEPS, EVERY, SIZE, SEED = 50, 10, 64, 1000
 IMAGES = {"agentview_image": "observation.images.image", "robot0_eye_in_hand_image": "observation.images.image2"}

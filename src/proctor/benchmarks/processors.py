@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -69,14 +68,12 @@ def named_processors(named: Sequence[str]) -> list[EnvProcessor]:
 
 def spec_behind(steps: Sequence[EnvProcessor], given: BenchmarkSpec) -> BenchmarkSpec:
     """Return what a policy may rely on behind all steps."""
-    return reduce(_spec_behind, steps, given)
-
-
-def _spec_behind(given: BenchmarkSpec, step: EnvProcessor) -> BenchmarkSpec:
-    spec = step.spec(given)
-    # Where an action is changed on its way, the simulator's bounds are not those of the policy's actions.
-    changes = type(step).action is not EnvProcessor.action
-    return replace(spec, clips_actions=False) if changes else spec
+    for step in steps:
+        given = step.spec(given)
+        if type(step).action is not EnvProcessor.action:
+            # The simulator's bounds are not those of the policy's actions, which are changed on their way.
+            given = replace(given, clips_actions=False)
+    return given
 
 
 def make_simulator(benchmark: Benchmark, task: Task, steps: Sequence[EnvProcessor]) -> Simulator:

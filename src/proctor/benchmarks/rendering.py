@@ -61,24 +61,7 @@ class Cameras(Protocol):
 
 
 class Renderer(NamedTuple):
-    """A GL backend that works, and what it calls itself."""
-
-    backend: str
-    name: str
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The environment variables that make a process draw with it."""
-        return gl_environment(self.backend)
-
-    @property
-    def software(self) -> bool:
-        """Whether the processor draws, and no GPU."""
-        return _is_software(self.name)
-
-
-class BackendTrial(NamedTuple):
-    """What came of drawing a frame with a backend: a renderer and the time it took, or a complaint."""
+    """A GL backend that was tried: what it calls itself and the time a frame took, or what it complains of."""
 
     backend: str
     name: str = ""
@@ -86,22 +69,18 @@ class BackendTrial(NamedTuple):
     complaint: str = ""
 
     @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that make a process draw with it.
+
+        `LP_NUM_THREADS=0` keeps the software rasteriser on the worker's own core, so that workers scale.
+        """
+        env = {"MUJOCO_GL": self.backend, "LP_NUM_THREADS": os.environ.get("LP_NUM_THREADS", "0")}
+        return env if self.backend == "glfw" else {**env, "PYOPENGL_PLATFORM": self.backend}
+
+    @property
     def software(self) -> bool:
         """Whether the processor draws, and no GPU."""
-        return _is_software(self.name)
-
-
-def _is_software(name: str) -> bool:
-    return any(word in name.lower() for word in _SOFTWARE)
-
-
-def gl_environment(backend: str) -> dict[str, str]:
-    """Return the environment that selects a backend.
-
-    `LP_NUM_THREADS=0` keeps the software rasteriser on the worker's own core, so that workers scale.
-    """
-    env = {"MUJOCO_GL": backend, "LP_NUM_THREADS": os.environ.get("LP_NUM_THREADS", "0")}
-    return env if backend == "glfw" else {**env, "PYOPENGL_PLATFORM": backend}
+        return any(word in self.name.lower() for word in _SOFTWARE)
 
 
 def candidates() -> tuple[str, ...]:
@@ -118,10 +97,10 @@ def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> R
     """
     complaints = []
     for backend in candidates():
-        trial = try_backend(backend, python)
-        if not trial.complaint and (device == "auto" or trial.software == (device == "cpu")):
-            return Renderer(backend, trial.name)
-        complaints.append(f"{backend}: {trial.complaint or trial.name}")
+        tried = try_backend(backend, python)
+        if not tried.complaint and (device == "auto" or tried.software == (device == "cpu")):
+            return tried
+        complaints.append(f"{backend}: {tried.complaint or tried.name}")
     if device != "auto":
         raise NoPicturesError(
             f"--render-device={device}: nothing draws on the {device.upper()} here ({'; '.join(complaints)}). "
@@ -132,16 +111,19 @@ def find_renderer(python: str | None = None, device: RenderDevice = "auto") -> R
     raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). {hint}{INSTALL_HINT}")
 
 
-def try_backend(backend: str, python: str | None = None) -> BackendTrial:
+def try_backend(backend: str, python: str | None = None) -> Renderer:
     """Draw a frame with a backend, in a process of its own."""
     answer = ask_module(
-        "proctor.benchmarks.rendering", python=python, variables=gl_environment(backend), seconds=_TRIAL_SECONDS
+        "proctor.benchmarks.rendering",
+        python=python,
+        variables=Renderer(backend).env,
+        seconds=_TRIAL_SECONDS,
     )
     if answer.late:
-        return BackendTrial(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
+        return Renderer(backend, complaint=f"no answer within {_TRIAL_SECONDS} s")
     if answer.reply is not None:
-        return BackendTrial(backend, *answer.reply)
-    return BackendTrial(backend, complaint="ended without an answer" if answer.may_be_well else answer.last_words)
+        return Renderer(backend, *answer.reply)
+    return Renderer(backend, complaint="ended without an answer" if answer.may_be_well else answer.last_words)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor import __version__
-from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, BackendTrial, candidates, try_backend
+from proctor.benchmarks.rendering import BACKENDS, FRAME_SIDE, INSTALL_HINT, Renderer, candidates, try_backend
 from proctor.doctor.findings import Finding
 from proctor.machine.gpus import visible_gpus
 from proctor.machine.resources import available_memory, usable_cores
@@ -69,13 +69,13 @@ def look_at_drawing(mujoco: Finding) -> list[Finding]:
     return judge([try_backend(backend) for backend in candidates()])
 
 
-def judge(trials: Sequence[BackendTrial]) -> list[Finding]:
+def judge(trials: Sequence[Renderer]) -> list[Finding]:
     """Say what trials mean, in the order in which Proctor prefers them."""
     used = next((trial for trial in trials if not trial.complaint), None)
     return [_pictures(trials, used), *(_backend(trial, used) for trial in trials)]
 
 
-def _pictures(trials: Sequence[BackendTrial], used: BackendTrial | None) -> Finding:
+def _pictures(trials: Sequence[Renderer], used: Renderer | None) -> Finding:
     if used is not None:
         text = f"Proctor uses {used.backend}; times are for {FRAME_SIDE}×{FRAME_SIDE} pixels"
         return _drawing("pictures", "ok", text, needed=True)
@@ -86,7 +86,7 @@ def _pictures(trials: Sequence[BackendTrial], used: BackendTrial | None) -> Find
     return _drawing("pictures", "broken", text, remedy, needed=True)
 
 
-def _backend(trial: BackendTrial, used: BackendTrial | None) -> Finding:
+def _backend(trial: Renderer, used: Renderer | None) -> Finding:
     if trial.complaint:
         if used is not None:
             return _drawing(trial.backend, "absent", f"cannot draw here; not needed beside {used.backend}")

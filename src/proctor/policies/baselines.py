@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proctor.errors import UsageError
 from proctor.installation import require
 from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
-from proctor.types import BenchmarkSpec, Task
+from proctor.types import ENVIRONMENT_STATE, BenchmarkSpec, Task
 
 _ENDLESS = 1e30
 """A bound beyond it is none: nobody means to reach the largest float."""
@@ -100,9 +100,6 @@ class ZeroPolicy(Policy):
         return Actions([self._action.copy() for _ in windows], memories)
 
 
-_STATE = "observation.environment_state"
-
-
 class ExpertPolicy(Policy):
     """One script per task, shipped with Meta-World. An episode's memory is its script."""
 
@@ -124,7 +121,7 @@ class ExpertPolicy(Policy):
     def spec(self) -> PolicySpec:
         """It looks at the 39 numbers of the raw state at every step."""
         return PolicySpec(
-            observation_keys=(_STATE,), action_size=4, action_steps=1, fingerprint="metaworld-expert-1"
+            observation_keys=(ENVIRONMENT_STATE,), action_size=4, action_steps=1, fingerprint="metaworld-expert-1"
         )
 
     def begin(self, task: Task) -> Memory:
@@ -137,7 +134,7 @@ class ExpertPolicy(Policy):
     def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Ask each episode's script."""
         chunks = [
-            np.asarray(script.get_action(window[-1][_STATE]))[None]
+            np.asarray(script.get_action(window[-1][ENVIRONMENT_STATE]))[None]
             for window, script in zip(windows, memories, strict=True)
         ]
         return Actions(chunks, memories)

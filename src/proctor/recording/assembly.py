@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
@@ -92,20 +93,15 @@ def _recorded(sources: Sequence[RecordingSource], records: Iterable[EpisodeRecor
 
 
 def _write(folder: Path, episodes: Iterator[RecordedEpisode]) -> int:
-    count = 0
-    with contextlib.ExitStack() as stack:
-        for episode in episodes:
-            if not count:
-                schema = episode.schema
-                writer = DatasetWriter(folder, schema)
-                stack.callback(writer.close)
-            elif episode.schema != schema:
-                raise ValueError(f"its episodes were recorded differently: {schema} and {episode.schema}")
+    first = next(episodes, None)
+    if first is None:
+        return 0
+    with contextlib.closing(DatasetWriter(folder, first.schema)) as writer:
+        for episode in itertools.chain([first], episodes):
+            if episode.schema != first.schema:
+                raise ValueError(f"its episodes were recorded differently: {first.schema} and {episode.schema}")
             writer.add(episode)
-            count += 1
-        if count:
-            writer.finish()
-    return count
+        return writer.finish()
 
 
 def _replace(run: Path) -> None:

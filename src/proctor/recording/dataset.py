@@ -82,12 +82,15 @@ class DatasetWriter:
         for files in self._videos.values():
             files.close()
 
-    def finish(self) -> None:
-        """Close the files and write what describes them."""
+    def finish(self) -> int:
+        """Close the files and write what describes them; returns how many episodes there are."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         self.close()
         meta = self._root / "meta"
         (meta / "episodes/chunk-000").mkdir(parents=True)
-        _write_table(meta / "episodes/chunk-000/file-000.parquet", self._rows)
+        pq.write_table(pa.Table.from_pylist(self._rows), meta / "episodes/chunk-000/file-000.parquet")
         _write_tasks(meta / "tasks.parquet", self._tasks)
         stats = {name: aggregate(parts) for name, parts in self._stats.items()}
         _write_json(
@@ -96,6 +99,7 @@ class DatasetWriter:
         )
         _write_json(self._root / ORIGINS, {**to_plain(self._schema), "episodes": self._origins})
         _write_json(meta / "info.json", self._info())
+        return len(self._rows)
 
     def _info(self) -> dict[str, Any]:
         columns = {**self._schema.columns, **INDICES}
@@ -142,13 +146,6 @@ def _column_stats(values: NDArray[Any]) -> Stats:
     return stats_of(values if values.ndim > 1 else values[:, None])
 
 
-def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.Table.from_pylist(rows), path)
-
-
 def _write_tasks(path: Path, tasks: dict[str, int]) -> None:
     """Write the prompts as LeRobot reads them: the index of a pandas frame, by what pandas notes beside it."""
     import pyarrow as pa
@@ -187,36 +184,43 @@ INDICES = {
 }
 
 
-class _Places:
-    """Numbers of files: so many in a chunk."""
+class NumberedFiles:
+    """Files of one kind, so many in a chunk, of which the last is open."""
 
-    def __init__(self) -> None:
-        self.number = -1
-
-    def next(self) -> None:
-        self.number += 1
+    def __init__(self, folder: Path, ending: str) -> None:
+        self._folder, self._ending = folder, ending
+        self._number, self._bytes = -1, 0
+        self._file: Any = None
 
     @property
-    def pair(self) -> tuple[int, int]:
-        return divmod(self.number, CHUNK_FILES)
+    def _place(self) -> tuple[int, int]:
+        """The chunk and the number of the file that is open."""
+        return divmod(self._number, CHUNK_FILES)
 
-    def path(self, folder: Path, ending: str) -> Path:
-        path = folder / numbered_file(*self.pair, ending)
+    def _next(self) -> Path:
+        """Close the file that is open; return where the next one is to be."""
+        self.close()
+        self._number, self._bytes = self._number + 1, 0
+        path = self._folder / numbered_file(*self._place, self._ending)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-class DataFiles:
+
+class DataFiles(NumberedFiles):
     """The steps, as Parquet."""
 
     def __init__(self, root: Path, schema: DatasetSchema) -> None:
         import pyarrow as pa
 
-        self._folder = root / "data"
+        super().__init__(root / "data", "parquet")
         self._columns = {**schema.values, **INDICES}
         self._schema = pa.schema([(name, _arrow_type(column)) for name, column in self._columns.items()])
-        self._places, self._bytes = _Places(), 0
-        self._writer: Any = None
 
     def add(self, values: dict[str, NDArray[Any]]) -> tuple[int, int]:
         """Write an episode as one row group; returns the chunk and the file."""
@@ -225,34 +229,26 @@ class DataFiles:
 
         arrays = [_arrow_array(values[name], column) for name, column in self._columns.items()]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
-        if self._writer is None or self._bytes + table.nbytes > DATA_MB << 20:
-            self.close()
-            self._places.next()
-            self._writer = pq.ParquetWriter(self._places.path(self._folder, "parquet"), self._schema)
-            self._bytes = 0
-        self._writer.write_table(table, row_group_size=max(1, len(table)))
+        if self._file is None or self._bytes + table.nbytes > DATA_MB << 20:
+            self._file = pq.ParquetWriter(self._next(), self._schema)
+        self._file.write_table(table, row_group_size=max(1, len(table)))
         self._bytes += table.nbytes
-        return self._places.pair
-
-    def close(self) -> None:
-        """Close the file that is open."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        return self._place
 
 
-class VideoFiles:
+class VideoFiles(NumberedFiles):
     """The frames of one camera."""
 
+    _file: Reel | None
+
     def __init__(self, root: Path, name: str, fps: int) -> None:
-        self._about, self._folder, self._fps = f"videos/{name}", root / "videos" / name, fps
-        self._places, self._bytes = _Places(), 0
-        self._reel: Reel | None = None
+        super().__init__(root / "videos" / name, CONTAINER)
+        self._about, self._fps = f"videos/{name}", fps
 
     def add(self, clip: Clip) -> dict[str, Any]:
         """Copy an episode's frames; returns where they are."""
         head = head_of(clip)
-        reel = self._reel
+        reel = self._file
         size = clip.path.stat().st_size if clip.start == 0 else 0
         if (
             reel is None
@@ -260,25 +256,16 @@ class VideoFiles:
             or self._bytes + size > VIDEO_MB << 20
             or reel.frames + clip.frames > REEL_SECONDS * self._fps
         ):
-            self.close()
-            self._places.next()
-            reel = self._reel = Reel(self._places.path(self._folder, CONTAINER), self._fps, head)
-            self._bytes = 0
+            reel = self._file = Reel(self._next(), self._fps, head)
         start = reel.frames
         self._bytes += reel.add(clip)
-        chunk, file = self._places.pair
+        chunk, file = self._place
         return {
             f"{self._about}/chunk_index": chunk,
             f"{self._about}/file_index": file,
             f"{self._about}/from_timestamp": start / self._fps,
             f"{self._about}/to_timestamp": reel.frames / self._fps,
         }
-
-    def close(self) -> None:
-        """Close the file that is open."""
-        if self._reel is not None:
-            self._reel.close()
-            self._reel = None
 
 
 def _arrow_type(column: Column) -> Any:

@@ -25,6 +25,7 @@ from proctor.recording.schema import (
     REWARD,
     SUCCESS,
     WANTED,
+    DatasetSchema,
     dataset_name,
     observed_columns,
     step_columns,
@@ -35,6 +36,9 @@ from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome
 
 PIECE, STEPS = "piece.json", "steps.npz"
 PART = ".part"
+
+_ORIGIN = ("task_group", "task_id", "task", "episode_index", "seed", "success", "digest", "pixel_digest")
+"""What of an episode's record says whose piece it is."""
 
 
 class RecordingError(Exception):
@@ -54,18 +58,17 @@ class EpisodeRecorder:
     def __init__(self, path: Path, episode: Episode, spec: BenchmarkSpec, fps: int) -> None:
         self._path, self._partial = path, path.with_name(path.name + PART)
         self._episode, self._spec, self._fps = episode, spec, fps
-        self._columns = observed_columns(spec)
+        self._observed = observed_columns(spec)
+        self._columns = self._observed | step_columns(spec)
         self._clips: dict[str, ClipWriter] = {}
         self._image_stats = {key: ImageStats() for key, column in self._columns.items() if column.video}
         self._steps: dict[str, list[Any]] = {key: [] for key, c in self._columns.items() if not c.video}
-        self._taken = tuple(step_columns(spec))
-        self._steps |= {key: [] for key in self._taken}
-        self.look: Look = frozenset(self._columns)
+        self.look: Look = frozenset(self._observed)
         self.drawn = any(feature.drawn for feature in spec.features.values())
 
     def observe(self, observation: Observation) -> None:
         """Take what is seen before the next action."""
-        for key, column in self._columns.items():
+        for key, column in self._observed.items():
             array = np.asarray(observation[key])
             if array.reshape(-1).shape != (int(np.prod(column.shape)),):
                 raise SimulatorError(f"the simulator gave '{key}' of shape {array.shape}, not {column.shape}")
@@ -78,13 +81,14 @@ class EpisodeRecorder:
         """Take an action of the policy and what came of it."""
         values = {
             ACTION: self._spec.executed(action),
-            WANTED: action,
+            WANTED: action,  # no column where it is what was executed
             REWARD: outcome.reward,
             SUCCESS: bool(outcome.success),
             DONE: done,
         }
-        for key in self._taken:
-            self._steps[key].append(values[key])
+        for key, value in values.items():
+            if key in self._columns:
+                self._steps[key].append(value)
 
     def finish(self, record: EpisodeRecord) -> None:
         """Make the episode durable under its name."""
@@ -92,10 +96,10 @@ class EpisodeRecorder:
             self._make_folder()
             for clip in self._clips.values():
                 clip.finish()
-            columns = self._columns | step_columns(self._spec)
-            rows = {key: columns[key].stack(values) for key, values in self._steps.items()}
-            named: Any = {dataset_name(key): value for key, value in rows.items()}
-            np.savez(self._partial / STEPS, **named)
+            rows: Any = {
+                dataset_name(key): self._columns[key].stack(values) for key, values in self._steps.items()
+            }
+            np.savez(self._partial / STEPS, **rows)
             (self._partial / PIECE).write_text(json.dumps(self._describe(record), indent=1))
             for file in self._partial.iterdir():
                 _sync(file)
@@ -128,23 +132,12 @@ class EpisodeRecorder:
         self._partial.mkdir(parents=True, exist_ok=True)
 
     def _describe(self, record: EpisodeRecord) -> dict[str, Any]:
-        columns = self._columns | step_columns(self._spec)
+        columns = {dataset_name(key): column for key, column in self._columns.items()}
         return {
-            "origin": {
-                "task_group": record.task_group,
-                "task_id": record.task_id,
-                "task": record.task,
-                "episode_index": record.episode_index,
-                "seed": record.seed,
-                "success": record.success,
-                "digest": record.digest,
-                "pixel_digest": record.pixel_digest,
-            },
+            "origin": {name: getattr(record, name) for name in _ORIGIN},
             "prompt": self._episode.task.prompt,
             "frames": record.steps,
-            "benchmark": self._spec.name,
-            "fps": self._fps,
-            "columns": {dataset_name(key): to_plain(column) for key, column in columns.items()},
+            **to_plain(DatasetSchema(self._spec.name, self._fps, columns)),
             "image_stats": {
                 dataset_name(key): {name: value.tolist() for name, value in images.stats().items()}
                 for key, images in self._image_stats.items()

@@ -60,17 +60,14 @@ class RecordingSource:
     def find(self, key: EpisodeKey, digests: Digests) -> RecordedEpisode | None:
         """Return an episode that came out with these digests; `None` if it was not recorded here."""
         with as_written_by_proctor(self._run):
-            return self._find(key, digests)
-
-    def _find(self, key: EpisodeKey, digests: Digests) -> RecordedEpisode | None:
-        piece = self._found.get(key)
-        if piece is not None:
-            described = read_json(self._own(piece / PIECE))
-            if _digests(described["origin"]) == digests:
-                return self._read_piece(piece, described)
-        number = self._assembled.get(key)
-        if number is not None and _digests(self._origins["episodes"][number]) == digests:
-            return self._read_assembled(number)
+            piece = self._found.get(key)
+            if piece is not None:
+                described = read_json(self._own(piece / PIECE))
+                if _digests(described["origin"]) == digests:
+                    return self._read_piece(piece, described)
+            number = self._assembled.get(key)
+            if number is not None and _digests(self._origins["episodes"][number]) == digests:
+                return self._read_assembled(number)
         return None
 
     @cached_property

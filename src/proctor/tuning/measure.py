@@ -146,9 +146,9 @@ class MeasuringSession:
         renders = [self._render(first, chunk, None)]
         drawn = first is not None and renders[0].alone.draws > 0
         for backend in candidates() if drawn else ():
-            trial = try_backend(backend, self._settings.env.python)
-            if first is not None and not trial.complaint and trial.name != first.name:
-                renders.append(self._render(Renderer(backend, trial.name), chunk, renders[0]))
+            other = try_backend(backend, self._settings.env.python)
+            if first is not None and not other.complaint and other.name != first.name:
+                renders.append(self._render(other, chunk, renders[0]))
         return renders
 
     def _render(self, renderer: Renderer | None, chunk: float, better_than: RenderProfile | None) -> RenderProfile:

@@ -214,8 +214,8 @@ class EnvFactory:
 
     benchmark: str
     settings: dict[str, Any]
-    spec: dict[str, Any]
-    task: dict[str, Any]
+    spec: BenchmarkSpec
+    task: Task
     place: int
     stride: int
     environment: dict[str, str] = field(default_factory=dict)
@@ -225,11 +225,7 @@ class EnvFactory:
         """Make the environment, in a worker after becoming a good one."""
         if os.getpid() != self.maker:
             self._become_worker()
-        from proctor.vector.env import SimulatorEnv
-
-        return SimulatorEnv(
-            self.load(), BenchmarkSpec.from_wire(self.spec), Task(**self.task), self.place, self.stride
-        )
+        return SimulatorEnv(self.load(), self.spec, self.task, self.place, self.stride)
 
     def load(self) -> Benchmark:
         """Return the benchmark."""

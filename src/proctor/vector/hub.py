@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from proctor.blame import named
 from proctor.errors import UsageError
 
 _HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[^:@]+))?(:(?P<file>[^:]+\.py))?")
@@ -83,8 +84,7 @@ def _fetch(where: HubId, cache_dir: str | None) -> Path:
             )
         )
     except Exception as error:  # its kinds are many, and differ between versions
-        words = " ".join(str(error).split())
-        raise UsageError(f"{where} cannot be had from the hub: {type(error).__name__}: {words[:300]}") from error
+        raise UsageError(f"{where} cannot be had from the hub: {named(error)}") from error
 
 
 def _load(file: Path, where: HubId) -> ModuleType:

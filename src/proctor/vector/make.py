@@ -81,7 +81,8 @@ def create_envs(settings: EnvSettings, n_envs: int, use_async_envs: bool = False
     kind = AsyncSimulators if use_async_envs and n_envs > 1 else SyncSimulators
     made: VectorEnvs = {}
     for task in facts.tasks:
-        recipe = (path, to_plain(settings), spec.to_wire(), task.to_wire())
+        # Settings as plain values: their class may be in a file that a worker cannot import by name.
+        recipe = (path, to_plain(settings), spec, task)
         envs = made.setdefault(task.group, {})
         envs[task.task_id] = kind([EnvFactory(*recipe, place, n_envs) for place in range(n_envs)])
     return made

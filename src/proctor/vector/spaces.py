@@ -14,14 +14,14 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from proctor.errors import UsageError
-from proctor.types import BenchmarkSpec, Feature
+from proctor.types import IMAGE, IMAGES, STATE, BenchmarkSpec, Feature
 
 Place = tuple[str, ...]
 """Where a feature is in a Gymnasium observation: a key, or a key in a dict of cameras."""
 
 _PREFIX = "observation."
-_CAMERAS = f"{_PREFIX}images."
-_RENAMED: dict[str, Place] = {f"{_PREFIX}image": ("pixels",), f"{_PREFIX}state": ("agent_pos",)}
+_CAMERAS = f"{IMAGES}."
+_RENAMED: dict[str, Place] = {IMAGE: ("pixels",), STATE: ("agent_pos",)}
 
 
 def places(features: Iterable[str]) -> dict[str, Place]:

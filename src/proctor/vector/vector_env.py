@@ -13,7 +13,7 @@ from queue import Empty
 from typing import Any
 
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_space
 
@@ -21,7 +21,6 @@ from proctor.benchmarks.rendering import gl_variables
 from proctor.engine.process import STEADY
 from proctor.errors import SimulatorError
 from proctor.machine.processes import describe_exit
-from proctor.types import BenchmarkSpec
 from proctor.vector.env import EnvFactory, metadata_of
 from proctor.vector.spaces import action_space, observation_space
 
@@ -29,7 +28,7 @@ AUTORESET = AutoresetMode.NEXT_STEP
 """Gymnasium's own, and LeRobot's for Meta-World and LIBERO: an episode's last observation and frame are seen."""
 
 
-class LazyVectorEnv:
+class LazyVectorEnv(VectorEnv):  # type: ignore[misc]
     """Base of both kinds: nothing is built before the first reset, and nothing is left after a close."""
 
     factories: Sequence[EnvFactory]
@@ -39,7 +38,7 @@ class LazyVectorEnv:
 
     def _announce(self, factories: Sequence[EnvFactory]) -> None:
         self.factories = tuple(factories)
-        benchmark, spec = factories[0].load(), BenchmarkSpec.from_wire(factories[0].spec)
+        benchmark, spec = factories[0].load(), factories[0].spec
         self.num_envs = len(factories)
         self.metadata = {**metadata_of(benchmark), "autoreset_mode": AUTORESET}
         self.render_mode = "rgb_array"
@@ -55,20 +54,37 @@ class LazyVectorEnv:
         kept = {name: getattr(self, name) for name in names}
         self.closed = False
         yield
-        vars(self).update(kept)
+        self.__dict__.update(kept)
         self._open = True
 
-    def _answer(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Answer for environments of which none has begun: none needs a simulator for it."""
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each, or what its method returns; none needs a simulator before it has begun."""
+        if self._open:
+            answers: tuple[Any, ...] = super().call(name, *args, **kwargs)
+            return answers
         found = [factory().get_wrapper_attr(name) for factory in self.factories]
         return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
 
-    def _check_open(self) -> None:
-        if not self._open:
-            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Notice what goes wrong inside of a call of Gymnasium's."""
+        yield
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.factories[0].task['name']}, num_envs={self.num_envs})"
+        return f"{type(self).__name__}({self.factories[0].task.name}, num_envs={self.num_envs})"
+
+
+def _when_open(kind: Any, name: str) -> Any:
+    """Return a method of Gymnasium's that needs an open environment."""
+
+    @functools.wraps(getattr(kind, name))
+    def method(self: LazyVectorEnv, *args: Any, **kwargs: Any) -> Any:
+        if not self._open:
+            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+        with self._watched():
+            return getattr(kind, name)(self, *args, **kwargs)
+
+    return method
 
 
 class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
@@ -84,23 +100,11 @@ class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
                 SyncVectorEnv.__init__(self, self.factories, autoreset_mode=AUTORESET)
         return super().reset(seed=seed, options=options)
 
-    def step(self, actions: Any) -> Any:
-        """Step each once."""
-        self._check_open()
-        return super().step(actions)
+    step, set_attr = _when_open(SyncVectorEnv, "step"), _when_open(SyncVectorEnv, "set_attr")
 
     def render(self) -> Any:
         """Return a frame of each."""
         return self.call("render")
-
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of each, or what its method returns."""
-        return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of each."""
-        self._check_open()
-        super().set_attr(name, values)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Free the simulators; another reset builds new ones."""
@@ -111,18 +115,6 @@ class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
 
 _PATIENCE = 10.0
 """Seconds that a worker gets to free its simulator before it is killed."""
-
-
-def _needs_workers(name: str) -> Any:
-    """Return a method of Gymnasium's that needs an open environment, and notices when a worker is gone."""
-
-    @functools.wraps(getattr(AsyncVectorEnv, name))
-    def method(self: AsyncSimulators, *args: Any, **kwargs: Any) -> Any:
-        self._check_open()
-        with self._watched():
-            return getattr(AsyncVectorEnv, name)(self, *args, **kwargs)
-
-    return method
 
 
 class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
@@ -148,13 +140,9 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
         with self._watched():
             return super().reset_wait(timeout=timeout)
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of each, or what its method returns."""
-        return super().call(name, *args, **kwargs) if self._open else self._answer(name, *args, **kwargs)
-
-    step_async, step_wait = _needs_workers("step_async"), _needs_workers("step_wait")
-    call_async, call_wait = _needs_workers("call_async"), _needs_workers("call_wait")
-    set_attr = _needs_workers("set_attr")
+    step_async, step_wait = _when_open(AsyncVectorEnv, "step_async"), _when_open(AsyncVectorEnv, "step_wait")
+    call_async, call_wait = _when_open(AsyncVectorEnv, "call_async"), _when_open(AsyncVectorEnv, "call_wait")
+    set_attr = _when_open(AsyncVectorEnv, "set_attr")
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End the workers, politely unless they are busy; another reset starts new ones."""
@@ -164,7 +152,7 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
 
     def _start(self) -> None:
         first = self.factories[0]
-        variables = {**STEADY, **gl_variables(first.load(), BenchmarkSpec.from_wire(first.spec))}
+        variables = {**STEADY, **gl_variables(first.load(), first.spec)}
         workers = [replace(factory, environment=variables) for factory in self.factories]
         _preload()
         with self._watched(), self._opening(), _without_main():
@@ -207,7 +195,7 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
                 told = f"the process of environment {number} {describe_exit(process.exitcode)}"
                 break
         self._stop(0.0)
-        return SimulatorError(f"{self.factories[0].task['name']}: {told}. reset() starts new ones.")
+        return SimulatorError(f"{self.factories[0].task.name}: {told}. reset() starts new ones.")
 
     def _stop(self, patience: float) -> None:
         self._open, self.closed = False, True

@@ -6,9 +6,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
+from proctor.benchmarks.gym.env_facts import (
+    TRIAL_STEPS,
+    EnvFacts,
+    EnvRecipe,
+    SuccessProbe,
+    distributions_behind,
+    env_facts,
+    open_env,
+)
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.contents import is_own
 from proctor.config.settings import AtLeast, EnvSettings, Locates, comma_list
@@ -16,14 +24,9 @@ from proctor.errors import UsageError, did_you_mean
 from proctor.installation import require
 from proctor.types import BenchmarkSpec, Task
 
-if TYPE_CHECKING:
-    from proctor.benchmarks.gym.env_facts import EnvFacts, SuccessProbe
-
 SUCCESS = ("is_success", "success")
 """Entries of `info` that report success, the first that is there."""
 NO_FLAG = "none"
-TRIAL_STEPS = 100
-"""Steps in which a success flag must show up to be known by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +65,15 @@ class Gym(Benchmark):
             raise UsageError(
                 "--env.task is missing: name a registered environment, such as CartPole-v1 or gym_pusht/PushT-v0."
             )
-        packages = tuple(comma_list(s.package))
-        return {name: _recipe(name, packages, s.kwargs, s.episode_length) for name in names}
+        recipes = {}
+        for name in names:
+            module, _, env_id = name.rpartition(":")  # module:id, as gymnasium.make takes it
+            packages = tuple(comma_list(s.package)) + ((module,) if module else ())
+            recipes[name] = EnvRecipe(env_id, packages, s.kwargs, s.episode_length)
+        return recipes
 
     @cached_property
     def _facts(self) -> Mapping[str, EnvFacts]:
-        from proctor.benchmarks.gym.env_facts import env_facts
-
         facts = {
             name: env_facts(recipe, self.settings.render_as, self._flags) for name, recipe in self._recipes.items()
         }
@@ -135,39 +140,27 @@ class Gym(Benchmark):
 
     def make_simulator(self, task: Task) -> Simulator:
         """Import Gymnasium and the environment's package, here and not before."""
-        from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
+        from proctor.benchmarks.gym.simulator import GymSimulator
 
         s, recipe = self.settings, self._recipes[task.name]
-        options = GymOptions(
-            success=self._flags,
-            metrics=tuple(comma_list(s.metrics)),
-            render_as=s.render_as,
-            fresh=s.fresh,
+        return GymSimulator(
+            lambda: open_env(recipe), task.name, self._flags, comma_list(s.metrics), s.render_as, s.fresh
         )
-        return GymSimulator(lambda: open_env(recipe), options, task.name)
 
     def distributions(self) -> Sequence[str]:
         """Gymnasium, the package that holds the environment, and the physics that it imports."""
-        from proctor.benchmarks.gym.env_facts import distributions_behind
-
-        # Who has not been asked yet is not opened for this.
-        modules = {
-            module.partition(".")[0] for one in self.__dict__.get("_facts", {}).values() for module in one.modules
-        }
-        modules.update(package.partition(".")[0] for package in comma_list(self.settings.package))
-        return sorted({"gymnasium", "numpy", *distributions_behind(modules)})
+        packages = {module.partition(".")[0] for module in self._modules()}
+        return sorted({"gymnasium", "numpy", *distributions_behind(packages)})
 
     def modules(self) -> Sequence[str]:
         """The environment's and its wrappers' modules, and the packages that register it."""
+        return sorted(filter(is_own, self._modules()))
+
+    def _modules(self) -> set[str]:
+        # Who has not been asked yet is not opened for this.
         facts = self.__dict__.get("_facts", {}).values()
-        named = {*comma_list(self.settings.package), *(module for one in facts for module in one.modules)}
-        return sorted(filter(is_own, named))
+        return {*comma_list(self.settings.package), *(module for one in facts for module in one.modules)}
 
     def check_installed(self) -> None:
         """Say how to get Gymnasium if it is not there."""
         require("--env.type=gym", "gym", "gymnasium")
-
-
-def _recipe(name: str, packages: tuple[str, ...], kwargs: Mapping[str, Any], max_steps: int) -> EnvRecipe:
-    module, _, env_id = name.rpartition(":")  # module:id, as gymnasium.make takes it
-    return EnvRecipe(env_id, (*packages, module) if module else packages, kwargs, max_steps)

@@ -1,21 +1,29 @@
-"""What an environment tells when it is opened and tried: its spaces, its limits, its pace, its success flag."""
+"""A registered `gymnasium.Env`: how it is opened, and what it tells when it is asked and tried.
+
+That is its spaces, its limits, its pace, its success flag. Its package is imported first, wherever that is done.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from proctor.benchmarks.gym.benchmark import TRIAL_STEPS
-from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
 from proctor.benchmarks.gym.spaces import ActionForm, action_form, leaves, look_up
 from proctor.benchmarks.rendering import is_picture
+from proctor.blame import named
 from proctor.errors import UsageError
 from proctor.types import Feature
+
+TRIAL_STEPS = 100
+"""Steps in which a success flag must show up to be known by itself."""
 
 _ENGINES = {
     "mujoco": "mujoco",
@@ -30,6 +38,93 @@ _ENGINES = {
     "torch": "torch",
 }
 """Modules whose versions change trajectories, and their distributions; those count that an environment imports."""
+
+
+@dataclass(frozen=True)
+class EnvRecipe:
+    """What has to be known to open an environment.
+
+    Attributes:
+        env_id: as Gymnasium's registry has it.
+        packages: what registers it; empty: tried without, then with the id's namespace.
+        kwargs: arguments of the environment.
+        max_steps: step limit; 0: the environment's own.
+    """
+
+    env_id: str
+    packages: tuple[str, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    max_steps: int = 0
+
+
+def open_env(recipe: EnvRecipe) -> Any:
+    """Return the environment.
+
+    Raises:
+        UsageError: it is not registered, or could not be made; says why, and what to do where that is known.
+    """
+    import gymnasium
+
+    # Drawing with pygame needs neither a window nor a loudspeaker.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    for package in recipe.packages:
+        _import(package)
+    spec = _find(recipe)
+    arguments = {**_drawing_arguments(spec), **recipe.kwargs}
+    try:
+        return gymnasium.make(
+            spec, max_episode_steps=recipe.max_steps or None, disable_env_checker=True, **arguments
+        )
+    except Exception as error:
+        raise UsageError(f"--env.task={recipe.env_id} cannot be opened: {named(error)}") from error
+
+
+def _import(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (package == error.name or package.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"--env.package={package}: there is no such package for {sys.executable}. "
+                "Install it there, or set PYTHONPATH."
+            ) from None
+        raise UsageError(f"--env.package={package} cannot be imported: {error}.") from error
+    except Exception as error:
+        raise UsageError(f"--env.package={package} cannot be imported: {named(error)}") from error
+
+
+def _find(recipe: EnvRecipe) -> Any:
+    """Return the registration of an id; a namespace that nobody has registered yet may be a package's name."""
+    import gymnasium
+
+    namespace = recipe.env_id.partition("/")[0] if "/" in recipe.env_id else ""
+    if namespace.isidentifier() and not recipe.packages and recipe.env_id not in gymnasium.registry:
+        try:
+            known = importlib.util.find_spec(namespace) is not None
+        except ValueError:
+            known = False
+        if known:
+            _import(namespace)
+    try:
+        return gymnasium.spec(recipe.env_id)
+    except gymnasium.error.Error as error:
+        words = " ".join(str(error).split())
+        unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
+        hint = " If a package registers it, install it and name it: --env.package=NAME." if unknown else ""
+        raise UsageError(f"--env.task={recipe.env_id}: {words}{hint}") from None
+
+
+def _drawing_arguments(spec: Any) -> dict[str, Any]:
+    """Frames as arrays, where the environment says that it can; it is asked for one only when it is wanted."""
+    from gymnasium.envs.registration import load_env_creator
+
+    try:
+        creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    except Exception:
+        return {}  # making it will fail in the same way, and say so
+    modes = (getattr(creator, "metadata", None) or {}).get("render_modes") or ()
+    return {"render_mode": "rgb_array"} if "rgb_array" in modes else {}
 
 
 @dataclass(frozen=True)
@@ -125,16 +220,17 @@ def _try(env: Any, flags: Sequence[str], limit: int) -> SuccessProbe:
             env.get_wrapper_attr("set_look")(frozenset())
         env.action_space.seed(0)
         _, info = env.reset(seed=0)
+        over = False
         for _ in range(min(limit, TRIAL_STEPS) + 1):
             entries.update(dict.fromkeys(map(str, info)))
             if any(look_up(info, flag) is not None for flag in flags):
                 return SuccessProbe(True, tuple(entries))
+            if over:
+                break
             _, _, terminated, truncated, info = env.step(env.action_space.sample())
-            if terminated or truncated:
-                entries.update(dict.fromkeys(map(str, info)))
-                return SuccessProbe(any(look_up(info, flag) is not None for flag in flags), tuple(entries))
+            over = terminated or truncated
     except Exception as error:
-        return SuccessProbe(False, tuple(entries), f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return SuccessProbe(False, tuple(entries), named(error))
     return SuccessProbe(False, tuple(entries))
 
 
@@ -151,7 +247,7 @@ def _frame(env: Any, task: str) -> tuple[Feature | None, str]:
         env.reset(seed=0)
         frame = np.asarray(env.render())
     except Exception as error:
-        return None, f"{task} cannot be drawn: {type(error).__name__}: {' '.join(str(error).split())}"
+        return None, f"{task} cannot be drawn: {named(error)}"
     if not is_picture(frame):
         return None, f"{task} cannot be drawn: render() gave {frame.dtype}{frame.shape}, no picture."
     return Feature(tuple(frame.shape), "uint8", drawn=True), ""

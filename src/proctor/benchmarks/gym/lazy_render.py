@@ -13,10 +13,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.gym.spaces import IMAGE
 from proctor.benchmarks.rendering import is_picture
 from proctor.errors import SimulatorError
-from proctor.types import Look
+from proctor.types import IMAGE, Look
 
 
 class LazyPushT(gymnasium.Wrapper):  # type: ignore[misc]
@@ -62,7 +61,7 @@ class LazyAloha(gymnasium.Wrapper):  # type: ignore[misc]
 
     def set_look(self, look: Look) -> None:
         """Learn whether the camera will be looked at after the next step."""
-        self._looking = any(key.startswith("observation.image") for key in look)
+        self._looking = any(key.startswith(IMAGE) for key in look)
 
     def _observe(self, physics: Any) -> Mapping[str, Any]:
         height, width = self._size

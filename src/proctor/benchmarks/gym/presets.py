@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from proctor.benchmarks.gym.open_env import EnvRecipe, open_env
-from proctor.benchmarks.gym.spaces import ENVIRONMENT_STATE, IMAGE, STATE
+from proctor.benchmarks.gym.env_facts import EnvRecipe, open_env
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, comma_list
 from proctor.errors import UsageError, check_known
 from proctor.installation import require
-from proctor.types import BenchmarkSpec, Feature, Task
+from proctor.types import ENVIRONMENT_STATE, IMAGE, IMAGES, STATE, BenchmarkSpec, Feature, Task
 
-TOP = "observation.images.top"
+TOP = f"{IMAGES}.top"
 
 
 class Preset(Benchmark):
@@ -53,7 +52,7 @@ class Preset(Benchmark):
         return {name: self._tasks_of([name]) for name in self.prompts}
 
     def _simulator(self, task: Task, obs_type: str, wrap: Callable[[Any], Any], *metrics: str) -> Simulator:
-        from proctor.benchmarks.gym.simulator import GymOptions, GymSimulator
+        from proctor.benchmarks.gym.simulator import GymSimulator
 
         s = self.settings
         kwargs = {
@@ -64,8 +63,7 @@ class Preset(Benchmark):
             "visualization_width": s.visualization_width or s.observation_width,
         }
         recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, s.episode_length)
-        options = GymOptions(success=("is_success",), metrics=metrics)
-        return GymSimulator(lambda: wrap(open_env(recipe)), options, task.name)
+        return GymSimulator(lambda: wrap(open_env(recipe)), task.name, ("is_success",), metrics)
 
     def distributions(self) -> Sequence[str]:
         """The package, and the physics beneath it."""

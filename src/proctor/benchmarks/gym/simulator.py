@@ -8,8 +8,7 @@ afterwards, and may leave out, or fill with anything, all others.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,34 +20,30 @@ from proctor.errors import PolicyError
 from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, as_flag
 
 
-@dataclass(frozen=True)
-class GymOptions:
-    """What is read from an environment besides its observation.
+class GymSimulator:
+    """Runs episodes on one environment, each from its seed alone.
 
-    Attributes:
+    Args:
+        open_env: makes the environment.
+        task: its name, for messages.
         success: names of the entries of `info` that report success, the first that is there.
         metrics: names of numeric entries of `info` that are stored with the episode.
         render_as: observation key under which frames of `render()` are given; empty: none.
         fresh: whether every episode gets a new environment.
     """
 
-    success: tuple[str, ...]
-    metrics: tuple[str, ...] = ()
-    render_as: str = ""
-    fresh: bool = False
-
-
-class GymSimulator:
-    """Runs episodes on one environment, each from its seed alone.
-
-    Args:
-        open_env: makes the environment.
-        options: what is read from it.
-        task: its name, for messages.
-    """
-
-    def __init__(self, open_env: Callable[[], Any], options: GymOptions, task: str) -> None:
-        self._open, self._options, self._task = open_env, options, task
+    def __init__(
+        self,
+        open_env: Callable[[], Any],
+        task: str,
+        success: Sequence[str],
+        metrics: Sequence[str] = (),
+        render_as: str = "",
+        fresh: bool = False,
+    ) -> None:
+        self._open, self._task = open_env, task
+        self._flags, self._numbers = success, metrics
+        self._render_as, self._fresh = render_as, fresh
         self._used = False
         self._look: Look = NO_LOOK
         self._observation: Any = None
@@ -60,11 +55,11 @@ class GymSimulator:
         self._env: Any = self._open()
         self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
         self._form = action_form(self._env.action_space, self._task)
-        self._cameras = GymCameras(self._env, self._options.render_as, self._task)
+        self._cameras = GymCameras(self._env, self._render_as, self._task)
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start an episode. Global generators are seeded too: environments draw from them, against all advice."""
-        if self._options.fresh and self._used:
+        if self._fresh and self._used:
             self._env.close()
             self._set_env()
         self._used, self._episode, self._step = True, episode, 0
@@ -99,14 +94,14 @@ class GymSimulator:
         self._cameras.expect(look)
 
     def _success(self, info: dict[str, Any]) -> bool | None:
-        for name in self._options.success:
+        for name in self._flags:
             flag = look_up(info, name)
             if flag is not None:
                 return as_flag(f"info['{name}']", flag)
         return None
 
     def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
-        found = {name: look_up(info, name) for name in self._options.metrics}
+        found = {name: look_up(info, name) for name in self._numbers}
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def observe(self) -> Observation:

@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.errors import UsageError
-from proctor.types import Feature
-
-STATE, IMAGE, IMAGES, ENVIRONMENT_STATE = (
-    "observation.state",
-    "observation.image",
-    "observation.images",
-    "observation.environment_state",
-)
+from proctor.types import ENVIRONMENT_STATE, IMAGE, IMAGES, STATE, Feature
 
 _ALIASES = {
     "agent_pos": STATE,

@@ -21,9 +21,8 @@ from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, Locates, comma_list
 from proctor.errors import UsageError, check_known
 from proctor.installation import missing_package
-from proctor.types import BenchmarkSpec, Feature, Task
+from proctor.types import STATE, BenchmarkSpec, Feature, Task
 
-STATE = "observation.state"
 STATE_SIZE = 8
 
 _MODULES = {

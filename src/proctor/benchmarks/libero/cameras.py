@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from proctor.config.settings import comma_list
 from proctor.errors import UsageError, did_you_mean
-from proctor.types import Look
+from proctor.types import IMAGES, Look
 
 CAMERAS = {"agentview_image": "image", "robot0_eye_in_hand_image": "image2"}
 """LeRobot's two cameras and what policies call their pictures."""
@@ -48,7 +48,7 @@ def camera_keys(chosen: str, renames: Mapping[str, str] | None) -> dict[str, str
                 f"--env.camera_name={camera}: its pictures have no name. "
                 f"Give one: --env.camera_name_mapping='{{\"{camera}\": NAME}}'"
             )
-    keys = {camera: f"observation.images.{names[camera]}" for camera in cameras}
+    keys = {camera: f"{IMAGES}.{names[camera]}" for camera in cameras}
     if len(set(keys.values())) < len(cameras):
         raise UsageError("--env.camera_name and --env.camera_name_mapping give two pictures the same name.")
     return keys

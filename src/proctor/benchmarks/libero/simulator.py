@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.benchmarks.libero.assets import HOW_TO_GET, find_assets, package_root
-from proctor.benchmarks.libero.benchmark import STATE, LiberoSettings
+from proctor.benchmarks.libero.benchmark import LiberoSettings
 from proctor.benchmarks.libero.cameras import LiberoCameras, scene_camera
 from proctor.benchmarks.libero.package import import_libero, no_debugger, read_initial_states
 from proctor.benchmarks.rendering import Cameras
 from proctor.errors import SimulatorError
-from proctor.types import NO_LOOK, Episode, Look, Observation, Outcome, Task
+from proctor.types import NO_LOOK, STATE, Episode, Look, Observation, Outcome, Task
 
 SETTLE_STEPS = 10
 """Steps in which nothing is done, so that objects come to rest; they are not the episode's."""
@@ -73,7 +73,8 @@ class LiberoSimulator:
         # would depend on how many ran before. Two rounds are what the first episode of LeRobot meets.
         world.object_property_initializers = self._initializers * 2
         self._env.seed(episode.seed)
-        self._placed(self._reset_world)
+        # Not through ControlEnv.reset, which takes every error, and Ctrl-C, for a reason to try again.
+        self._placed(world.reset)
         if self._states is not None:
             self._set_state(self._states[episode.index % len(self._states)])
         for step in range(SETTLE_STEPS):
@@ -115,10 +116,6 @@ class LiberoSimulator:
     def _drawn(self) -> Cameras:
         assert self._cameras is not None, "there is no GL in this process"
         return self._cameras
-
-    def _reset_world(self) -> None:
-        # Not through ControlEnv.reset, which takes every error, and Ctrl-C, for a reason to try again.
-        self._world.reset()
 
     def _placed(self, make: Callable[[], Any]) -> Any:
         """Call something that places objects at random, again if they did not fit."""

@@ -14,14 +14,9 @@ from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.config.settings import EXECUTION, AtLeast, EnvSettings, comma_list
 from proctor.errors import UsageError, check_known
 from proctor.installation import require
-from proctor.types import BenchmarkSpec, Feature, Task
+from proctor.types import ENVIRONMENT_STATE, IMAGE, STATE, BenchmarkSpec, Feature, Task
 
-STATE, ENVIRONMENT_STATE, TASK_ONE_HOT, IMAGE = (
-    "observation.state",
-    "observation.environment_state",
-    "observation.task_one_hot",
-    "observation.image",
-)
+TASK_ONE_HOT = "observation.task_one_hot"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,17 +10,21 @@ import numpy as np
 from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 from numpy.typing import NDArray
 
-from proctor.benchmarks.metaworld.benchmark import (
-    ENVIRONMENT_STATE,
-    IMAGE,
-    STATE,
-    TASK_ONE_HOT,
-    MetaWorldSettings,
-    one_hot_tasks,
-)
+from proctor.benchmarks.metaworld.benchmark import TASK_ONE_HOT, MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.cameras import MetaWorldCameras, camera_arguments
 from proctor.benchmarks.rendering import Cameras
-from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, Task
+from proctor.types import (
+    ENVIRONMENT_STATE,
+    IMAGE,
+    NO_LOOK,
+    STATE,
+    BenchmarkSpec,
+    Episode,
+    Look,
+    Observation,
+    Outcome,
+    Task,
+)
 
 _METRICS = (
     "near_object",

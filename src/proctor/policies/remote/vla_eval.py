@@ -16,7 +16,7 @@ from proctor.errors import PolicyError, PolicyLostError
 from proctor.policies.remote.connection import Connection, last_line
 from proctor.policies.remote.dialects import Dialect, Message, Metadata, actions_in
 from proctor.policies.remote.messages import pack
-from proctor.types import BenchmarkSpec, Task
+from proctor.types import STATE, BenchmarkSpec, Task
 
 PROTOCOL_VERSION = 1
 
@@ -29,7 +29,7 @@ class VlaEvalClient:
     def keys(self, benchmark: BenchmarkSpec) -> dict[str, str]:
         """Its benchmarks send cameras under `images`, by name, and the robot's state as `states`."""
         return {
-            key: f"images:{key.rpartition('.')[2]}" if feature.drawn else _state_key(key)
+            key: f"images:{key.rpartition('.')[2]}" if feature.drawn else "states" if key == STATE else key
             for key, feature in benchmark.every.items()
         }
 
@@ -62,10 +62,6 @@ class VlaEvalClient:
             _send(connection, "episode_end", {}, 0)
         except (PolicyError, PolicyLostError):
             pass  # it is gone already, which ends the episode as well
-
-
-def _state_key(key: str) -> str:
-    return "states" if key == "observation.state" else key
 
 
 def _send(connection: Connection, kind: str, payload: Message, number: int) -> None:
