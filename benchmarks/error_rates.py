@@ -21,7 +21,7 @@ from stop_chances import stopped
 
 from proctor.stats.intervals import ALPHA, Estimate, Rate, clopper_pearson, wilson
 from proctor.stats.macro import clustered, stratified
-from proctor.stats.many import holm
+from proctor.stats.multiple_testing import holm
 from proctor.stats.paired import Pairs, compare_pairs, mcnemar, tango
 from proctor.stats.planning import paired_episodes
 from proctor.stats.sequential import Interval, anytime, at_the_stop

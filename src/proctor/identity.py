@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.contents import by_content, source_hash
+from proctor.config.plain_values import flat, to_plain
 from proctor.config.settings import EnvSettings, PolicySettings, identity_values
-from proctor.config.wire import flat, to_plain
 from proctor.errors import IdentityError, UsageError
 from proctor.files import clip, reason
 from proctor.machine.versions import installed_versions

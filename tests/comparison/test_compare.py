@@ -15,7 +15,7 @@ from proctor.comparison.compare import compare_many
 from proctor.errors import UsageError
 from proctor.installation import install_command
 from proctor.stats.intervals import wilson
-from proctor.stats.many import holm
+from proctor.stats.multiple_testing import holm
 from proctor.stats.paired import Pairs, compare_pairs
 from proctor.stats.planning import paired_power
 from proctor.stats.unpaired import compare_rates

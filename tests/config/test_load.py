@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.config.load import SECTIONS, build_settings, known_names, section_classes, settings_from_flags
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import LimitSettings, PolicySettings, RunSettings, Settings
-from proctor.config.wire import to_plain
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.policies.python import PythonPolicySettings
 from proctor.store.run_directory import RunDirectory

@@ -28,8 +28,8 @@ from harness import (
     wait_until,
 )
 from proctor.config.load import build_settings
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import LimitSettings
-from proctor.config.wire import to_plain
 from proctor.engine.handles import WorkerHandle, WorkerRecipe
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import EpisodeSinks, LocalActor, PolicyView

@@ -10,7 +10,7 @@ import pytest
 from harness import run_cli
 from lerobot_runs import settings_tree
 from proctor.config.load import build_settings
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.store.run_directory import RunDirectory
 
 

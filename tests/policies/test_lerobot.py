@@ -12,7 +12,7 @@ import pytest
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld
 from proctor.config.load import build_settings, settings_from_flags
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.errors import UsageError
 from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness import tiny_tree
 from proctor.config.load import build_settings, settings_from_flags
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.report.page.settings import command_of
 
 

@@ -17,9 +17,9 @@ from proctor import __version__
 from proctor.benchmarks.protocol import Benchmark
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import users_code
+from proctor.config.plain_values import from_plain, to_plain
 from proctor.config.registry import load_object
 from proctor.config.settings import EnvSettings
-from proctor.config.wire import from_plain, to_plain
 from proctor.errors import NoPicturesError, ProctorError, UsageError
 from proctor.identity import benchmark_identity
 from proctor.installation import install_command, other_version

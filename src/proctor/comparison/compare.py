@@ -24,7 +24,7 @@ from proctor.identity import Identity, differences
 from proctor.installation import missing_package
 from proctor.stats.intervals import ALPHA, success_rate
 from proctor.stats.macro import clustered_difference
-from proctor.stats.many import compact_letters, holm
+from proctor.stats.multiple_testing import compact_letters, holm
 from proctor.stats.paired import Pairs, compare_pairs, pooled
 from proctor.stats.planning import paired_episodes, unpaired_episodes
 from proctor.stats.unpaired import compare_rates

@@ -17,7 +17,7 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.files import open_regular
 
 _PROCTOR = "proctor"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.conformance import schedule
 from proctor.conformance.players import PlayerReports
 from proctor.conformance.results import CheckResult, judged

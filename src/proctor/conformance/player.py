@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.protocol import Benchmark
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import load_object
-from proctor.config.wire import to_plain
 from proctor.conformance.leaks import count_leaks
 from proctor.conformance.schedule import Play, actions, episode_of, wild_actions
 from proctor.conformance.self_report import introduce

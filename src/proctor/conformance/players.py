@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.conformance.leaks import Holdings
 from proctor.conformance.player import PlayerBoot
 from proctor.conformance.schedule import Play, Programme

@@ -10,8 +10,8 @@ from typing import Any
 
 from proctor.benchmarks.facts import BenchmarkFacts, facts_of
 from proctor.benchmarks.protocol import Benchmark
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import load_object
-from proctor.config.wire import to_plain
 
 _HEAVY = {
     "OpenGL", "brax", "dm_control", "genesis", "glfw", "gym_aloha", "gym_pusht", "gymnasium_robotics",

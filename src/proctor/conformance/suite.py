@@ -8,8 +8,8 @@ from typing import Any
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.blame import UserCodeError
 from proctor.config.load import build_settings
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import EnvSettings, PolicySettings
-from proctor.config.wire import to_plain
 from proctor.conformance.checks import check_claims, check_contract, check_drawing, check_lifetime
 from proctor.conformance.comparisons import check_comparisons, check_endings, check_seeds, compare
 from proctor.conformance.player import PlayerBoot

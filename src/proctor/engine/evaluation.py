@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
 from proctor.engine.executors.machine import ThisMachine
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, RunFacts, Workforce
 from proctor.engine.interrupts import Interrupts

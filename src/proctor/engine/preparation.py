@@ -13,9 +13,9 @@ from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
-from proctor.config.wire import to_plain
 from proctor.engine.bell import Bell
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.interrupts import Interrupts

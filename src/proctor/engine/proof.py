@@ -12,8 +12,8 @@ from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
 from proctor.config.contents import UnreadFiles
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import PolicySettings, identity_values
-from proctor.config.wire import to_plain
 from proctor.errors import ChangedError
 from proctor.identity import benchmark_identity, change, policy_code, policy_identity
 from proctor.policies.protocol import Policy

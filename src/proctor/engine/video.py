@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.rendering import as_rgb, is_picture
 from proctor.errors import SimulatorError
-from proctor.store.videos import CODEC, create_video
+from proctor.video_format import CODEC, create_video
 
 
 class VideoError(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.evaluation import check_interpreter, output_directory

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.plain_values import from_plain
 from proctor.config.registry import path_of
 from proctor.config.settings import PolicySettings
-from proctor.config.wire import from_plain
 from proctor.types import BenchmarkSpec, Observation, Task
 
 Window = tuple[Observation, ...]

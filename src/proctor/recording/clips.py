@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTAINER = "mp4"
-"""What LeRobotDataset v3 prescribes; a run's own videos have theirs (`store/videos.py`)."""
+"""What LeRobotDataset v3 prescribes; a run's own videos have theirs (`video_format.py`)."""
 CODEC = "libx264"
 # A key frame at every second frame, as LeRobot has it: training reads frames in any order. Without B-frames the
 # order of packets is the order of frames. One thread, below: a worker owns one core, and bits do not vary.

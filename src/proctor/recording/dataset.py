@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.recording.clips import CONTAINER, OPTIONS, Clip, Reel, head_of, pixel_format
 from proctor.recording.schema import Column, DatasetSchema, numbered_file
 from proctor.recording.sources import ORIGINS, RecordedEpisode

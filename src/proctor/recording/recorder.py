@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.errors import SimulatorError
 from proctor.recording.clips import CONTAINER, ClipWriter
 from proctor.recording.schema import (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.config.wire import from_plain
+from proctor.config.plain_values import from_plain
 from proctor.files import clip
 from proctor.types import BenchmarkSpec
 

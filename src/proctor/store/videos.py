@@ -10,20 +10,14 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from proctor.errors import StoreError
 from proctor.files import clip, is_below, open_below
 from proctor.types import EpisodeKey
-
-CONTAINER, CODEC = "mp4", "libx264"
-"""Of every video that is written: the file's format, which is also its ending, and what PyAV calls the encoder."""
-
-MEDIA_TYPE = f"video/{CONTAINER}"
-"""What a browser is told that such a file is."""
+from proctor.video_format import CONTAINER
 
 _MOST_NAME = 240
 
@@ -42,13 +36,6 @@ def file_name(text: str) -> str:
 def video_place(key: EpisodeKey) -> str:
     """Return the path of an episode's video, as LeRobot names it, relative to the run directory."""
     return f"videos/{file_name(key[0])}_{key[1]}/eval_episode_{key[2]}.{CONTAINER}"
-
-
-def create_video(path: Path, options: Mapping[str, str] | None = None) -> Any:
-    """Open a video file for writing with PyAV; `options` are the container's."""
-    import av
-
-    return av.open(str(path), "w", format=CONTAINER, options=dict(options or {}))
 
 
 def check_place(path: Path, key: EpisodeKey, stored: str | None) -> None:

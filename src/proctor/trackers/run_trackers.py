@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any
 
 from proctor.config.combinations import TRACKERS, tracker_names
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import load_object
 from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
 from proctor.errors import ProctorError, UsageError
 from proctor.events import Progress, RunStart, Watcher
 from proctor.files import read_json

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.config.wire import flat
+from proctor.config.plain_values import flat
 from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 
 FOLDER = "tensorboard"

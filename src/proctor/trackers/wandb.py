@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.store.videos import CONTAINER
 from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
+from proctor.video_format import CONTAINER
 
 PROJECT = "proctor"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import spec_behind
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import EnvSettings
-from proctor.config.wire import to_plain
 from proctor.errors import UsageError, for_python
 from proctor.installation import require
 from proctor.machine.resources import usable_cores

@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 
 from proctor.report.page import page
 from proctor.store.run_directory import DATABASE
-from proctor.store.videos import CONTAINER, MEDIA_TYPE
+from proctor.video_format import CONTAINER, MEDIA_TYPE
 
 _TEXT = "text/plain; charset=utf-8"
 # What a run directory holds. A page that somebody put there would run under this address, so there are no pages.

@@ -21,8 +21,8 @@ import torch
 
 from proctor.machine.resources import usable_cores
 from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
+from proctor.policies.lerobot.equivalence import ReferenceEpisode, SyntheticInputs, prove, reference_episode
 from proctor.policies.lerobot.lane_resources import LanePool, LaneResources
-from proctor.policies.lerobot.proof import ReferenceEpisode, SyntheticInputs, prove, reference_episode
 from proctor.policies.lerobot.randomness import InseparableDraw
 from proctor.policies.lerobot.state import shared_part, weights_of
 from proctor.policies.lerobot.strategies import Chunk, Ensemble, Forward, OwnCopy, Strategy

@@ -19,8 +19,9 @@ from proctor.report.page.figures import RewardLine, reward_panel, tidy
 from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind, Outcomes, state_of
 from proctor.store.schema import EpisodeRecord
 from proctor.store.stored_run import StoredRun
-from proctor.store.videos import MEDIA_TYPE, open_video, video_file
+from proctor.store.videos import open_video, video_file
 from proctor.types import Episode
+from proctor.video_format import MEDIA_TYPE
 
 CURVE_TASKS = 60
 CURVES_PER_OUTCOME = 3

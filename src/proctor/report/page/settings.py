@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proctor.config.load import SECTIONS
+from proctor.config.plain_values import flat, to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import (
     ClusterSettings,
@@ -19,7 +20,6 @@ from proctor.config.settings import (
     Settings,
     WandbSettings,
 )
-from proctor.config.wire import flat, to_plain
 from proctor.config.yaml_files import dump_yaml
 from proctor.policies.python import LIVE
 from proctor.store.stored_run import StoredRun

@@ -9,7 +9,7 @@ import pytest
 
 from harness import tiny_tree
 from proctor.config.load import build_settings
-from proctor.config.wire import to_plain
+from proctor.config.plain_values import to_plain
 from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
 
 SOURCE = """

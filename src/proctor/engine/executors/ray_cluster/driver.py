@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from proctor.benchmarks.facts import learn, make_benchmark
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
-from proctor.config.wire import to_plain
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import TICK, Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected

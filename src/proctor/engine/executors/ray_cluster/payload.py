@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import proctor
 from proctor.config.contents import files_named_in
+from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings, identity_values
-from proctor.config.wire import to_plain
 
 Tree = dict[str, Any]
 

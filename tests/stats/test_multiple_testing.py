@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.stats.many import compact_letters, holm
+from proctor.stats.multiple_testing import compact_letters, holm
 
 
 @given(values=st.lists(st.floats(0, 1), min_size=1, max_size=6))

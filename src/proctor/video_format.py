@@ -1,0 +1,20 @@
+"""How videos are encoded: the one place for their container and codec, which a browser must be able to play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CONTAINER, CODEC = "mp4", "libx264"
+"""The file's format, which is also its ending, and what PyAV calls the encoder."""
+
+MEDIA_TYPE = f"video/{CONTAINER}"
+"""What a browser is told that such a file is."""
+
+
+def create_video(path: Path, options: Mapping[str, str] | None = None) -> Any:
+    """Open a video file for writing with PyAV; `options` are the container's."""
+    import av
+
+    return av.open(str(path), "w", format=CONTAINER, options=dict(options or {}))
