@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proctor.config.wire import flat
+from proctor.config.plain_values import flat
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
 from proctor.installation import install_command
