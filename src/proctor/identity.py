@@ -15,7 +15,7 @@ from typing import Any
 from proctor.config.contents import by_content, source_hash
 from proctor.config.plain_values import flat, to_plain
 from proctor.config.settings import EnvSettings, PolicySettings, identity_values
-from proctor.errors import IdentityError, UsageError
+from proctor.errors import ChangedError, IdentityError, UsageError
 from proctor.files import clip, reason
 from proctor.machine.versions import installed_versions
 from proctor.policies.protocol import PolicySpec
@@ -103,19 +103,16 @@ def known_again(policy: Mapping[str, Any]) -> dict[str, Any]:
     return {**policy, "fingerprint": f"{UNKNOWN} {uuid.uuid4()}"}
 
 
-def change(what: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Say that a policy or benchmark is no longer what a run began with; `None` if it is.
+def check_unchanged(what: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `ChangedError` if a policy or benchmark is no longer what a run began with.
 
     Every process proves this before it does any work, so that none can put another policy's episodes into a run.
     """
-    apart = differences(dict(expected), dict(now))
-    if not apart:
-        return None
-    key, before, after = apart[0]
-    return (
-        f"the {what} is not what this run began with: {key} was {before} and is {after}. Put it back and run the "
-        "same command again, or evaluate the new one in a new --output_dir."
-    )
+    for key, before, after in differences(dict(expected), dict(now)):
+        raise ChangedError(
+            f"the {what} is not what this run began with: {key} was {before} and is {after}. Put it back and run "
+            "the same command again, or evaluate the new one in a new --output_dir."
+        )
 
 
 def check_identity(stored: Identity, wanted: Identity, directory: Path) -> None:

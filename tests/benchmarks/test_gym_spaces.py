@@ -19,7 +19,7 @@ THREE = spaces.Box(-1, 1, (3,))
 
 
 def keys(space: spaces.Space[Any]) -> dict[str, Feature]:
-    return {leaf.key: leaf.feature for leaf in leaves(space, "Task-v0")}
+    return {key: leaf.feature for key, leaf in leaves(space, "Task-v0").items()}
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_what_has_no_fixed_shape_is_refused(space: spaces.Space[Any]) -> None:
 
 
 def test_an_observation_is_given_in_the_type_that_its_space_promises_and_never_changes_later() -> None:
-    (leaf,) = leaves(THREE, "Task-v0")
+    (leaf,) = leaves(THREE, "Task-v0").values()
     theirs = np.array([0.1, 0.2, 0.3])
     ours = leaf.read(theirs)
     theirs[:] = 9
     assert ours.dtype == np.float32
     assert ours.tolist() == np.array([0.1, 0.2, 0.3], np.float32).tolist()
-    (leaf,) = leaves(spaces.Discrete(5), "Task-v0")
+    (leaf,) = leaves(spaces.Discrete(5), "Task-v0").values()
     assert leaf.read(np.int64(3)).tolist() == [3]
-    (picture,) = leaves(PICTURE, "Task-v0")
+    (picture,) = leaves(PICTURE, "Task-v0").values()
     with pytest.raises(TypeError, match="cast"):  # a picture of floats would come out black
         picture.read(np.zeros((4, 5, 3)))
 

@@ -16,7 +16,7 @@ from proctor.engine.preparation import Preparation
 from proctor.errors import NoPicturesError
 from proctor.machine.gpus import Gpu
 from proctor.parallel import setup
-from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
+from proctor.parallel.setup import ShardOptions, ShardSetup, choose_setup
 
 LLVMPIPE, H200 = "llvmpipe (LLVM 15.0.6, 256 bits)", "NVIDIA H200/PCIe/SSE2"
 AUTO = ShardOptions(None, "auto")
@@ -98,8 +98,8 @@ class Settles:
         tree["env"]["type"] = "tiny:Tiny"
         settings = build_settings(tree)
         with Interrupts() as interrupts:
-            chooser = SetupChooser(settings, options, stored, self.notes.append)
-            return chooser.choose(Preparation(settings, self._tmp_path / "logs"), interrupts)
+            preparation = Preparation(settings, self._tmp_path / "logs")
+            return choose_setup(preparation, options, stored, interrupts, self.notes.append)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from proctor.errors import UsageError
 from proctor.policies.baselines import ZeroPolicy
+from proctor.policies.protocol import PolicySpec
 from proctor.policies.remote import dialects
 from proctor.policies.remote.dialects import DIALECTS, Dialect, Metadata, Reply, load_dialect
 from proctor.policies.remote.policy import RemotePolicy, RemotePolicySettings
@@ -65,7 +66,8 @@ def test_a_registered_dialect_is_served() -> None:
 
 def test_a_registered_dialect_is_spoken_by_the_client() -> None:
     settings = RemotePolicySettings(type="remote", path="ws://127.0.0.1:1", protocol="json")
-    assert type(RemotePolicy(settings, BENCHMARK)._dialect) is type(DIALECT.client)
+    policy = RemotePolicy.rebuild(settings, BENCHMARK, PolicySpec())
+    assert type(policy._dialect) is type(DIALECT.client)
 
 
 def test_a_dialect_without_a_server_side_is_refused() -> None:

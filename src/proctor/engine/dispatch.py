@@ -106,6 +106,7 @@ class Tally:
         self._running = {key: steps for key, steps in cut_short if not before.state(key)}
         self._episode_seconds = 0.0
         self.finished = 0
+        """How many episodes have finished in this session."""
         self.build_seconds = 0.0
 
     def knows(self, record: EpisodeRecord) -> bool:
@@ -196,7 +197,7 @@ class Dispatch:
         more: bool = False,
     ) -> None:
         self._queue = EpisodeQueue(before.plan, pending, max_open_tasks)
-        self._tally = Tally(before, cut_short)
+        self.tally = Tally(before, cut_short)
         self._max_attempts, self._rules, self._logs, self._more = max_attempts, rules, logs, more
         self._in_flight: dict[EpisodeKey, Episode] = {}
         self._numbers: Counter[EpisodeKey] = Counter()  # of attempts that came to nothing, whoever is to blame
@@ -272,7 +273,7 @@ class Dispatch:
     def finish(self, record: EpisodeRecord) -> None:
         """Take the record of an episode in flight, which has ended."""
         self._land(self._in_flight[record.key])
-        self._tally.add_build(record.timing.get("build", 0.0))
+        self.tally.add_build(record.timing.get("build", 0.0))
         tries = self._numbers[record.key] + (record.status == "finished")
         self._batch.records.append(replace(record, attempts=tries))
         self.restarts.progressed()
@@ -325,7 +326,7 @@ class Dispatch:
         self._failures += 1
         self._longest_failure = max(self._longest_failure, failure.lasted)
         enough = self._failures >= max(HOPELESS, 2 * self.workers)
-        if enough and not self._tally.finished and eldest <= self._longest_failure:
+        if enough and not self.tally.finished and eldest <= self._longest_failure:
             words = f"{self._failures} attempts failed and not one episode ended."
             self.end(RunError(f"{words} The last reason: {failure.reason}"))
 
@@ -377,25 +378,8 @@ class Dispatch:
         """Count records that are durable now; the rules may find that they are enough."""
         records = list(records)
         for record in records:
-            self._tally.add(record)
-        if self._tally.build_seconds:
-            self._queue.set_costs(self._tally.build_seconds, self._tally.mean_episode())
+            self.tally.add(record)
+        if self.tally.build_seconds:
+            self._queue.set_costs(self.tally.build_seconds, self.tally.mean_episode())
         if self._rules is not None and self._rules.stop is None:
             self._rules.add(records)
-
-    def knows(self, record: EpisodeRecord) -> bool:
-        """Whether this ending is counted already, or a better one."""
-        return self._tally.knows(record)
-
-    def mean_episode(self) -> float:
-        """Seconds of an episode so far; not short, as long as nothing is known."""
-        return self._tally.mean_episode()
-
-    @property
-    def finished(self) -> int:
-        """How many episodes have finished in this session."""
-        return self._tally.finished
-
-    def progress(self, seconds: float, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> Progress:
-        """Return this moment, so many seconds after the start; `running` are the episodes in flight."""
-        return self._tally.progress(steps, busy, self.workers, running, seconds)

@@ -14,7 +14,7 @@ from typing import Any
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, RunFacts, Workforce
+from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
@@ -115,7 +115,9 @@ class Evaluator:
                 job = prepared.staff(before)
                 session = table.begin_session(job.workforce.workers)
                 self._notes.keep_in(table)
-                self._announce(before, facts, job.workforce)
+                self._watcher.started(run_start(self._settings, self._directory, before, job.workforce))
+                for note in facts.notes:
+                    self._watcher.note(note)
                 if self._rules is not None:
                     self._rules.begin(before)
             except BaseException:
@@ -136,20 +138,6 @@ class Evaluator:
             except StoreError as gone:
                 return self._unread(error=gone)
             return self._conclude(table, session, ending, interrupts)
-
-    def _announce(self, before: Outcomes, facts: RunFacts, workforce: Workforce) -> None:
-        start = RunStart(
-            before=before,
-            workers=workforce.workers,
-            placement=workforce.placement,
-            policy=self._settings.policy.path or self._settings.policy.type,
-            benchmark=_benchmark_name(self._settings),
-            directory=self._directory.path,
-            nodes=workforce.nodes,
-        )
-        self._watcher.started(start)
-        for note in facts.notes:
-            self._watcher.note(note)
 
     def _execute(self, job: Job, context: RunContext, table: EpisodeTable) -> Ending:
         try:
@@ -205,7 +193,7 @@ def evaluate_settings(
 
         executor = RayCluster(settings, directory)
     else:
-        executor = ThisMachine.of(settings, directory, live_policy)
+        executor = ThisMachine(settings, directory, live_policy)
     return Evaluator(settings, directory, executor, watchers).run()
 
 
@@ -230,6 +218,19 @@ def output_directory(settings: Settings) -> Path:
     """Return where a run goes."""
     job_name = settings.job_name or f"{_benchmark_name(settings)}_{settings.policy.type}"
     return (settings.output_dir or default_directory(job_name)).absolute()
+
+
+def run_start(settings: Settings, directory: RunDirectory, before: Outcomes, workforce: Workforce) -> RunStart:
+    """Return what those who watch are told first."""
+    return RunStart(
+        before=before,
+        workers=workforce.workers,
+        placement=workforce.placement,
+        policy=settings.policy.path or settings.policy.type,
+        benchmark=_benchmark_name(settings),
+        directory=directory.path,
+        nodes=workforce.nodes,
+    )
 
 
 def _benchmark_name(settings: Settings) -> str:

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from proctor.config.settings import LimitSettings
 from proctor.engine.bell import Bell
+from proctor.engine.dispatch import Cause, Failure
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, Message, as_error
@@ -116,8 +117,7 @@ class HostHandle:
 
     def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
-        with contextlib.suppress(ChannelClosed):
-            self.child.channel.send({"type": "measure", "sizes": list(sizes)})
+        self.child.tell({"type": "measure", "sizes": list(sizes)})
         message = self._receive(limits, interrupts)
         if message is None or message["type"] != "passes":
             words = f"{self.child.last_words()}{self.child.log_note}"
@@ -126,13 +126,11 @@ class HostHandle:
 
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""
-        with contextlib.suppress(ChannelClosed):  # its death is noticed elsewhere
-            self.child.channel.send({"type": "attach", "slot": number}, slot.descriptors)
+        self.child.tell({"type": "attach", "slot": number}, slot.descriptors)
 
     def detach(self, number: int) -> None:
         """Forget a worker."""
-        with contextlib.suppress(ChannelClosed):
-            self.child.channel.send({"type": "detach", "slot": number})
+        self.child.tell({"type": "detach", "slot": number})
 
     def kill_if_hung(self, limits: LimitSettings, asked: bool) -> None:
         """End a host that hangs; its death is handled like any other."""
@@ -229,14 +227,6 @@ class WorkerRecipe(WorkerBoot):
     python: str | None = None
 
 
-class WorkerDeath(NamedTuple):
-    """Why a worker died, whether in its own copy of the policy, and how long its episode had been under way."""
-
-    reason: str
-    of_policy: bool
-    lasted: float
-
-
 _POLICY_PHASES = (Phase.LOAD, Phase.ACT)
 
 
@@ -256,7 +246,8 @@ class WorkerHandle:
         self.begun = now()
         """When it was given the episode that it is at, or came to it."""
         self._stillness = Stillness()
-        self._last_task: TaskKey | None = None
+        self.held_task: TaskKey | None = None
+        """The task whose simulator the worker has, or will have when it gets to its last order."""
         if host is not None:
             host.attach(number, self.slot)
         self.child = ChannelChild(
@@ -269,28 +260,20 @@ class WorkerHandle:
             python=recipe.python,
         )
 
-    @property
-    def held_task(self) -> TaskKey | None:
-        """The task whose simulator the worker has, or will have when it gets to its last order."""
-        return self._last_task
-
     def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""
         if not self.assigned:
             self.begun = now()
         self.assigned.append(episode)
-        self._last_task = task_key(episode)
-        try:
-            self.child.channel.send(
-                {
-                    "type": "episode",
-                    "episode": episode.to_wire(),
-                    "video": str(video) if video else None,
-                    "recording": str(recording) if recording else None,
-                }
-            )
-        except ChannelClosed:
-            pass  # it died; its pidfd tells, and the episode goes to another
+        self.held_task = task_key(episode)
+        self.child.tell(
+            {
+                "type": "episode",
+                "episode": episode.to_wire(),
+                "video": str(video) if video else None,
+                "recording": str(recording) if recording else None,
+            }
+        )
 
     def release(self) -> Episode:
         """Return the episode that it was at, which has ended or was lost."""
@@ -334,10 +317,11 @@ class WorkerHandle:
             self.verdict = f"the policy hangs: {reason}" if phase in _POLICY_PHASES else reason
             self.child.abort()
 
-    def bury(self) -> WorkerDeath:
-        """Collect the dead process."""
+    def bury(self) -> Failure:
+        """Collect the dead process, and return what its death is to the episode that it was at."""
         phase, _ = self.slot.phase.read()
         ending = describe_exit(self.child.reap())
         words = self.child.last_words()
         reason = f"the worker {ending} during {phase.name.lower()}" + (f": {words}" if words else "")
-        return WorkerDeath(self.verdict or reason, of_policy=phase in _POLICY_PHASES, lasted=now() - self.begun)
+        cause = Cause.POLICY if phase in _POLICY_PHASES else Cause.SIMULATOR
+        return Failure(cause, self.verdict or reason, self.number, lasted=now() - self.begun)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -101,7 +101,7 @@ class PolicyServer:
         bell: what workers ring.
         generation: which incarnation of the host this is; requests to an earlier one are not for us.
         blame: called once with the error if the policy fails; the server stops then.
-        cells: where each lane notes its phase, for the watchdog.
+        cells: where each lane notes its phase, for the watchdog; there are as many lanes.
         prove: called after every pass; raises if the policy may be another than the run began with.
     """
 
@@ -112,7 +112,7 @@ class PolicyServer:
         bell: Bell,
         generation: int,
         blame: Callable[[RunError], None],
-        cells: list[PhaseCell] | None = None,
+        cells: Sequence[PhaseCell],
         prove: Callable[[], None] = lambda: None,
     ) -> None:
         self._prove = prove
@@ -130,7 +130,7 @@ class PolicyServer:
         self._stopped = False
         self._lanes = [
             threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
-            for number, cell in enumerate(cells or [None])
+            for number, cell in enumerate(cells)
         ]
 
     def start(self) -> None:
@@ -159,16 +159,12 @@ class PolicyServer:
         self._waiting.clear()
         self._news.clear()
 
-    @property
-    def answered(self) -> int:
-        """How many questions it was asked."""
-        return self._questions
-
     def describe(self) -> str:
-        """Say how full the batches were."""
-        return f"answered {self._questions} questions in {self._calls} calls of the policy"
+        """Say how full the batches were; nothing if nobody has asked."""
+        asked = self._questions
+        return f"answered {asked} questions in {self._calls} calls of the policy" if asked else ""
 
-    def _serve(self, cell: PhaseCell | None) -> None:
+    def _serve(self, cell: PhaseCell) -> None:
         while not self._stopped:
             with self._turn:
                 clients = self._collect()
@@ -176,8 +172,7 @@ class PolicyServer:
                     continue
                 self._computing.add(threading.get_ident())
             start = now()
-            if cell is not None:
-                cell.write(Phase.ACT, start)
+            cell.write(Phase.ACT, start)
             try:
                 self._answer(clients)
             except BaseException as error:  # a lane that ended without a word would be waited for
@@ -186,8 +181,7 @@ class PolicyServer:
                     self._blame(error if isinstance(error, RunError) else _host_fault(error))
             end = now()
             self._computing.discard(threading.get_ident())
-            if cell is not None:
-                cell.write(Phase.IDLE, end)
+            cell.write(Phase.IDLE, end)
             if self._batch > 1:
                 self._hold.passed(start, end)
                 self._bell.ring()  # another lane may hold a batch back until now
@@ -345,8 +339,8 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         except ChannelClosed:
             return
         if order["type"] == "stop":
-            if server.answered:
-                print(server.describe(), flush=True)  # noqa: T201 - goes to the host's log
+            if words := server.describe():
+                print(words, flush=True)  # noqa: T201 - goes to the host's log
             return
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))

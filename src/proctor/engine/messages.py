@@ -26,12 +26,13 @@ _ANY_TEXT = "surrogatepass"
 """File names need not be text, and travel all the same."""
 
 
-_HOPELESS: dict[str, type[RunError]] = {
+_FAULTS: dict[str, type[RunError]] = {
     "policy_error": PolicyError,
     "benchmark_error": BenchmarkError,
     "changed": ChangedError,
+    "policy_gone": PolicyHostError,
 }
-"""Errors of which trying again cannot help, by the messages that tell of them."""
+"""Errors that end a run, by the messages that tell of them. Trying again later may help of the last alone."""
 
 
 class ChannelClosed(Exception):
@@ -117,15 +118,13 @@ class Channel:
 
 def policy_fault(error: RunError) -> Message:
     """Return the message that an error ends the run; `policy_gone` if trying again later may help."""
-    kind = next((kind for kind, known in _HOPELESS.items() if isinstance(error, known)), "policy_gone")
+    kind = next((kind for kind, known in _FAULTS.items() if isinstance(error, known)), "policy_gone")
     return {"type": kind, "message": keep_end(str(error), 4000)}
 
 
 def as_error(message: Message) -> RunError:
     """Return the error that `policy_fault` told of."""
-    if message["type"] == "policy_gone":
-        return PolicyHostError(message["message"])
-    return _HOPELESS.get(message["type"], PolicyError)(message["message"])
+    return _FAULTS.get(message["type"], PolicyError)(message["message"])
 
 
 def keep_end(text: str, most: int = 8000) -> str:

@@ -35,7 +35,7 @@ class PolicySession:
         except (RunError, PolicyLostError):
             raise  # it says itself what is wrong
         except BaseException as error:  # also sys.exit(), which would end a thread without a word
-            raise _raised(self, "begin() raised", error) from error
+            raise _fault(self, f"begin() raised {named(error)}", frames_of(error)) from error
 
 
 def answer(
@@ -51,19 +51,15 @@ def answer(
             shown, [session.memory for session in sessions], [session.generator for session in sessions]
         )
         if answers is None:
-            raise PolicyError(_blame(sessions[0], "returned None instead of Actions. Is a return missing?"))
+            raise _fault(sessions[0], "returned None instead of Actions. Is a return missing?")
         chunks, memories = map(list, answers)
     except (RunError, PolicyLostError):
         raise
     except BaseException as error:
-        raise _raised(sessions[0], "raised", error) from error
+        raise _fault(sessions[0], f"raised {named(error)}", frames_of(error)) from error
     if len(chunks) != len(sessions) or len(memories) != len(sessions):
-        raise PolicyError(
-            _blame(
-                sessions[0],
-                f"returned {len(chunks)} chunks and {len(memories)} memories for {len(sessions)} episodes",
-            )
-        )
+        what = f"returned {len(chunks)} chunks and {len(memories)} memories for {len(sessions)} episodes"
+        raise _fault(sessions[0], what)
     checked = []
     for session, chunk, memory in zip(sessions, chunks, memories, strict=True):
         checked.append(_checked(session, chunk, action_size))
@@ -76,23 +72,20 @@ def _checked(session: PolicySession, chunk: Any, action_size: int) -> NDArray[An
     try:
         array = np.asarray(chunk)
         if array.dtype == object and array.size == 1 and array.item() is None:
-            raise PolicyError(_blame(session, "returned None instead of an action. Is a return missing?"))
+            raise _fault(session, "returned None instead of an action. Is a return missing?")
     except PolicyError:
         raise
     except Exception as error:
-        raise PolicyError(_blame(session, f"returned no array of actions: {error}")) from error
+        raise _fault(session, f"returned no array of actions: {error}") from error
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != action_size:
-        raise PolicyError(
-            _blame(session, f"returned actions of shape {array.shape}; a chunk has shape (steps, {action_size})")
-        )
+        raise _fault(session, f"returned actions of shape {array.shape}; a chunk has shape (steps, {action_size})")
     if session.chunk_length is not None and len(array) != session.chunk_length:
-        raise PolicyError(
-            _blame(session, f"returned a chunk of {len(array)}; its spec says action_steps={session.chunk_length}")
-        )
+        what = f"returned a chunk of {len(array)}; its spec says action_steps={session.chunk_length}"
+        raise _fault(session, what)
     if array.dtype.kind not in "fiu":
-        raise PolicyError(_blame(session, f"returned actions of type {array.dtype}; numbers are needed"))
+        raise _fault(session, f"returned actions of type {array.dtype}; numbers are needed")
     if not all_finite(array):
-        raise PolicyError(_blame(session, "returned an action with NaN or infinity"))
+        raise _fault(session, "returned an action with NaN or infinity")
     return array
 
 
@@ -101,13 +94,10 @@ def all_finite(array: NDArray[Any]) -> bool:
     return b"\0" not in np.isfinite(array).tobytes()
 
 
-def _blame(session: PolicySession, what: str) -> str:
+def _fault(session: PolicySession, what: str, frames: Sequence[str] = ()) -> PolicyError:
     episode = session.episode
-    return f"the policy {what} (task {episode.task.name}, episode {episode.index}, step {session.step})"
-
-
-def _raised(session: PolicySession, what: str, error: BaseException) -> PolicyError:
-    return PolicyError("\n".join([_blame(session, f"{what} {named(error)}"), *frames_of(error)]))
+    where = f"(task {episode.task.name}, episode {episode.index}, step {session.step})"
+    return PolicyError("\n".join([f"the policy {what} {where}", *frames]))
 
 
 def looked_at(spec: PolicySpec, benchmark: BenchmarkSpec) -> frozenset[str]:

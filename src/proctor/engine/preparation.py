@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ from proctor.types import BenchmarkSpec
 class LoadedPolicy:
     """A policy that is ready: what it needs, and who answers for it if not the workers themselves."""
 
+    settings: PolicySettings
+    """With the batch shape that the run has begun with."""
     spec: PolicySpec
     identity: dict[str, Any]
     versions: dict[str, str]
@@ -76,7 +78,6 @@ class PreparedRun:
 
     Attributes:
         policy: the policy.
-        policy_settings: its settings, with the batch shape that the run has begun with.
         spec: what the benchmark gives a policy behind the processors in between.
         renderer: what draws, if anything is drawn.
         identity: all that results depend on.
@@ -85,7 +86,6 @@ class PreparedRun:
     """
 
     policy: LoadedPolicy
-    policy_settings: PolicySettings
     spec: BenchmarkSpec
     renderer: Renderer | None
     identity: Identity
@@ -109,7 +109,7 @@ class Preparation:
     """
 
     def __init__(self, settings: Settings, logs: Path, live_policy: Policy | None = None) -> None:
-        self._settings, self._logs, self.live = settings, logs, live_policy
+        self.settings, self._logs, self.live = settings, logs, live_policy
         self._benchmark_path = benchmark_path(settings.env.type)
         self.benchmark = make_benchmark(self._benchmark_path, settings.env)
         self.facts = learn(self._benchmark_path, settings.env)
@@ -121,7 +121,6 @@ class Preparation:
         interrupts: Interrupts,
         tell: Callable[[str], None],
         stored: Identity | None = None,
-        find: Callable[[LoadedPolicy], Renderer] | None = None,
     ) -> PreparedRun:
         """Load the policy, find a renderer, and say what the results will depend on.
 
@@ -130,27 +129,40 @@ class Preparation:
             interrupts: a stop signal ends the waiting.
             tell: who is told what the user should know.
             stored: what a run depends on that is to be continued.
-            find: chooses the renderer; asked only if something will be drawn.
 
         Raises:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        settings = self._with_stored_batch(stored)
-        policy = self._load_policy(settings, stack, interrupts)
+        policy = self.load(stack, interrupts, stored)
         try:
-            spec = self._spec_behind(policy.spec.env_processors)
-            check_fit(policy.spec, spec)
-            renderer, videos = self._choose_renderer(policy, spec, tell, find)
-            identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
-            return PreparedRun(policy, settings, spec, renderer, identity, videos, notes)
+            return self.settle(policy, tell)
         except BaseException:
             policy.stop(0.0)
             raise
 
+    def settle(
+        self, policy: LoadedPolicy, tell: Callable[[str], None], find: Callable[[], Renderer] | None = None
+    ) -> PreparedRun:
+        """Find a renderer for a policy that is loaded, and say what the results will depend on.
+
+        Args:
+            policy: the policy; whoever has loaded it ends it.
+            tell: who is told what the user should know.
+            find: chooses the renderer; asked only if something will be drawn.
+
+        Raises:
+            UsageError: something does not fit or is not there.
+        """
+        spec = self._spec_behind(policy.spec.env_processors)
+        check_fit(policy.spec, spec)
+        renderer, videos = self._choose_renderer(policy, spec, tell, find)
+        identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
+        return PreparedRun(policy, spec, renderer, identity, videos, notes)
+
     def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
         """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
-        settings: PolicySettings = self._settings.policy
+        settings: PolicySettings = self.settings.policy
         if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
             return dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
         return settings
@@ -158,20 +170,21 @@ class Preparation:
     def _spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
         """Return what a policy may rely on that names these processors, or none of its own."""
         steps = processors_for(self.benchmark, processors)
-        return spec_behind(steps, self.facts.spec).renamed(self._settings.rename_map)
+        return spec_behind(steps, self.facts.spec).renamed(self.settings.rename_map)
 
-    def _load_policy(self, settings: PolicySettings, stack: ExitStack, interrupts: Interrupts) -> LoadedPolicy:
+    def load(self, stack: ExitStack, interrupts: Interrupts, stored: Identity | None = None) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
         The host is started first of all: a policy that does not load or does not fit is refused before any
         simulator starts. A light policy is cheap enough to be made here, only to be asked.
         """
+        settings = self._with_stored_batch(stored)
         if self.live is not None:
             identity = policy_identity(policy_code("", settings), self.live.spec)
-            return LoadedPolicy(self.live.spec, identity, interpreter_versions(), local=self.live)
+            return LoadedPolicy(settings, self.live.spec, identity, interpreter_versions(), local=self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
         plain_spec = self._spec_behind(None)
-        inline = not self._settings.eval.use_async_envs
+        inline = not self.settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
             with users_code("the policy could not be loaded"):
                 proof = PolicyProof(
@@ -179,11 +192,14 @@ class Preparation:
                 )
             if inline or settings.placement != "central":
                 spec, versions = proof.policy.spec, interpreter_versions()
-                return LoadedPolicy(spec, proof.identity, versions, local=proof.policy, prove=proof)
+                return LoadedPolicy(settings, spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [HostHandle(recipe, new_bell(stack)) for recipe in self._host_recipes(settings, plain_spec)]
+        hosts = [
+            HostHandle(recipe, stack.enter_context(closing(Bell())))
+            for recipe in self._host_recipes(settings, plain_spec)
+        ]
         try:
-            specs = [host.wait_ready(self._settings.limits, interrupts) for host in hosts]
+            specs = [host.wait_ready(self.settings.limits, interrupts) for host in hosts]
             for host in hosts:
                 for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
                     raise UsageError(
@@ -194,7 +210,7 @@ class Preparation:
             for host in hosts:
                 host.stop(0.0)
             raise
-        return LoadedPolicy(specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
+        return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
 
     def _host_recipes(self, settings: PolicySettings, spec: BenchmarkSpec) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
@@ -214,9 +230,8 @@ class Preparation:
 
     def place(self, prepared: PreparedRun, pending: Plan, workers: int) -> PreparedRun:
         """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
-        settings, policy = prepared.policy_settings, prepared.policy
-        asked = settings.placement
-        elsewhere = settings.python or self._settings.env.python
+        policy, asked = prepared.policy, prepared.policy.settings.placement
+        elsewhere = policy.settings.python or self.settings.env.python
         if not policy.hosts or asked == "central" or (asked == "auto" and elsewhere):
             return prepared  # what the policy needs is in its own interpreter
         if asked == "auto":
@@ -233,19 +248,19 @@ class Preparation:
         policy: LoadedPolicy,
         spec: BenchmarkSpec,
         tell: Callable[[str], None],
-        find: Callable[[LoadedPolicy], Renderer] | None,
+        find: Callable[[], Renderer] | None,
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
-        records = self._settings.eval.recording and any(feature.drawn for feature in spec.features.values())
+        records = self.settings.eval.recording and any(feature.drawn for feature in spec.features.values())
         looks = PolicyView.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
-        videos = self._settings.eval.max_episodes_rendered
+        videos = self.settings.eval.max_episodes_rendered
         if videos and self.facts.no_frames:
             tell(f"no videos: {self.facts.no_frames}")
             videos = 0
         if not self.facts.uses_gl or not (looks or videos):
             return None, videos
         try:
-            return (find(policy) if find is not None else find_renderer(self._settings.env.python)), videos
+            return (find() if find is not None else find_renderer(self.settings.env.python)), videos
         except NoPicturesError as error:
             if looks:
                 raise
@@ -256,13 +271,13 @@ class Preparation:
         notes = (*self.facts.notes, *spec.notes)
         if spec.stochastic:
             return notes
-        plan = make_plan(self.facts.tasks, self._settings.eval.n_episodes, self._settings.seed)
+        plan = make_plan(self.facts.tasks, self.settings.eval.n_episodes, self.settings.seed)
         repeats = repeats_note(plan)
         return notes if repeats is None else (*notes, repeats)
 
     def _identity(self, policy: LoadedPolicy, spec: BenchmarkSpec, renderer: Renderer | None) -> Identity:
         """Return all that results depend on: every unmarked setting, and what each part says of itself."""
-        settings, facts = self._settings, self.facts
+        settings, facts = self.settings, self.facts
         looks = PolicyView.of(policy.spec, spec).drawn
         benchmark = {key: value for key, value in facts.identity.items() if key != "versions"}
         in_this_process = self.live is not None or not settings.eval.use_async_envs
@@ -283,7 +298,7 @@ class Preparation:
 
     def recipe(self, prepared: PreparedRun) -> WorkerRecipe:
         """Return what a worker needs to start."""
-        s, policy = self._settings, prepared.policy
+        s, policy = self.settings, prepared.policy
         in_worker = not policy.hosts and self.live is None
         return WorkerRecipe(
             benchmark=self._benchmark_path,
@@ -295,7 +310,7 @@ class Preparation:
             logs=self._logs,
             environment=self._gl_environment(prepared.renderer),
             policy=self._policy_path if in_worker else None,
-            policy_settings=to_plain(prepared.policy_settings) if in_worker else None,
+            policy_settings=to_plain(policy.settings) if in_worker else None,
             fps=self.facts.fps,
             video_fps=s.eval.video_fps,
             python=s.env.python,
@@ -305,10 +320,3 @@ class Preparation:
         if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
-
-
-def new_bell(stack: ExitStack) -> Bell:
-    """Return a bell that is closed with `stack`."""
-    bell = Bell()
-    stack.callback(bell.close)
-    return bell

@@ -194,8 +194,12 @@ class ChannelChild(ChildProcess):
             theirs.close()
         first = {"version": __version__, "role": role, "boot": boot, "parent": os.getpid()}
         first["sys_path"] = list(sys.path) if python is None else []
-        with contextlib.suppress(ChannelClosed):  # its death is noticed by whoever watches the pidfd
-            self.channel.send(first, descriptors)
+        self.tell(first, descriptors)
+
+    def tell(self, message: Message, descriptors: list[int] | None = None) -> None:
+        """Send it a message. That it is dead is noticed by whoever watches its pidfd."""
+        with contextlib.suppress(ChannelClosed):
+            self.channel.send(message, descriptors)
 
     def abort(self) -> None:
         """End a child that hangs, and let it first write to its log where each of its threads is."""
@@ -206,8 +210,7 @@ class ChannelChild(ChildProcess):
 
     def ask_to_stop(self) -> None:
         """Ask politely; `reap` waits."""
-        with contextlib.suppress(ChannelClosed):
-            self.channel.send({"type": "stop"})
+        self.tell({"type": "stop"})
 
     def reap(self, patience: float | None = 0.0) -> int | None:
         """Wait for the end likewise, and end what the child has left behind."""

@@ -14,8 +14,7 @@ from proctor.benchmarks.protocol import Benchmark
 from proctor.config.contents import UnreadFiles
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import PolicySettings, identity_values
-from proctor.errors import ChangedError
-from proctor.identity import benchmark_identity, change, policy_code, policy_identity
+from proctor.identity import benchmark_identity, check_unchanged, policy_code, policy_identity
 from proctor.policies.protocol import Policy
 
 
@@ -42,7 +41,8 @@ class BenchmarkProof:
 
     def _check(self) -> None:
         names = self._expected["versions"], self._expected["modules"]
-        _refuse(change("benchmark", self._expected, benchmark_identity(self._path, self._settings, *names)))
+        now = benchmark_identity(self._path, self._settings, *names)
+        check_unchanged("benchmark", self._expected, now)
 
 
 class PolicyProof:
@@ -64,22 +64,17 @@ class PolicyProof:
         self.policy = load()
         self.identity = policy_identity(policy_code(path, settings), self.policy.spec)
         if unread.changed():  # edited while it was loaded
-            _refuse(change("policy", before, policy_code(path, settings)))
-        _refuse(change("policy", self.identity if expected is None else expected, self.identity))
+            check_unchanged("policy", before, policy_code(path, settings))
+        check_unchanged("policy", self.identity if expected is None else expected, self.identity)
         self._unread = _unread(path, settings)
 
     def __call__(self) -> None:
         """Give it again, if anything has changed."""
         if self._unread.changed():
             code = policy_code(self._path, self._settings)
-            _refuse(change("policy", {key: self.identity[key] for key in code}, code))
+            check_unchanged("policy", {key: self.identity[key] for key in code}, code)
             self._unread.look_again()
 
 
 def _unread(path: str, settings: PolicySettings) -> UnreadFiles:
     return UnreadFiles([path], to_plain(identity_values(settings)))
-
-
-def _refuse(problem: str | None) -> None:
-    if problem is not None:
-        raise ChangedError(problem)

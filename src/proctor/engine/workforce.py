@@ -130,22 +130,18 @@ class WorkerAutoscaler:
     def __init__(self, start: int, most: int, cores: int, on_gpu: bool = False) -> None:
         self.target = start
         self._most, self._cores, self._on_gpu = max(start, most), cores, on_gpu
-        self._settled = start >= self._most
+        self.settled = start >= self._most
+        """Whether the number will not change any more, so that nobody has to look."""
         self._best: tuple[float, int] | None = None
         self._begun: WorkerLoad | None = None
 
-    @property
-    def settled(self) -> bool:
-        """Whether the number will not change any more, so that nobody has to look."""
-        return self._settled
-
     def be_content(self, workers: int) -> None:
         """Stay with that many: there cannot be more."""
-        self.target, self._settled = workers, True
+        self.target, self.settled = workers, True
 
     def look(self, now: WorkerLoad) -> None:
         """Take a look at the run, a few times a second or less; `target` may change."""
-        if self._settled or now.working < self.target:
+        if self.settled or now.working < self.target:
             self._begun = None  # it takes all of them to judge
             return
         if self._begun is None:
@@ -157,12 +153,12 @@ class WorkerAutoscaler:
         spare = (now.core_seconds - self._begun.core_seconds) / passed < _SPARE * self._cores
         self._begun = None
         if self._best is not None and rate < _WORTH_IT * self._best[0]:
-            self.target, self._settled = self._best[1], True
+            self.target, self.settled = self._best[1], True
             return
         self._best = (rate, self.target)
         wanted = min(self._most, max(self.target + 1, round(_GROWTH * self.target)))
         # Near the end new workers would start for nothing.
         if wanted == self.target or not (spare or self._on_gpu) or now.waiting < 2 * wanted:
-            self._settled = True
+            self.settled = True
         else:
             self.target = wanted

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 from proctor.errors import Interrupted
 from proctor.installation import package_environment
+from proctor.machine.resources import kernel_bytes
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PR_SET_PDEATHSIG = 1
@@ -89,30 +90,26 @@ def open_file_limit() -> int:
 
 def cpu_seconds(pid: int) -> float:
     """Return the seconds of a core that a process has used, all its threads together; 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-    except (OSError, IndexError):
-        return 0.0
+    fields = _status(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
 
 
 def is_stopped(pid: int) -> bool:
     """Whether somebody has stopped a process (SIGSTOP), and it is not a debugger that holds it."""
+    return _status(pid)[:1] == ["T"]
+
+
+def _status(pid: int) -> list[str]:
+    """Return what the kernel says of a process after its name, which may be anything; nothing if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def peak_memory(pid: int) -> int:
     """Return the most bytes that a process has held; 0 if it is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    return kernel_bytes(Path(f"/proc/{pid}/status"), "VmHWM")
 
 
 _TICK = 0.1

@@ -11,39 +11,26 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
+_CORE_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 _MEMORY_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
 
 
 def usable_cores(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int:
     """Return the cores that can work for this process, at least 1."""
     cores = len(os.sched_getaffinity(0))
-    quotas = [
-        _read_v2(level / "cpu.max") if version == 2 else _read_v1(level)
-        for version, level in _levels("cpu", root, own)
-    ]
-    tightest = min((quota for quota in quotas if quota is not None), default=float(cores))
-    return max(1, min(cores, math.ceil(tightest)))
-
-
-def _read_v2(file: Path) -> float | None:
-    try:
-        quota, period = file.read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
-
-
-def _read_v1(directory: Path) -> float | None:
-    try:
-        quota = int((directory / "cpu.cfs_quota_us").read_text())
-        return None if quota <= 0 else quota / int((directory / "cpu.cfs_period_us").read_text())
-    except (OSError, ValueError):
-        return None
+    for version, level in _levels("cpu", root, own):
+        try:
+            quota, period = " ".join((level / name).read_text() for name in _CORE_FILES[version]).split()
+            if quota not in ("max", "-1"):
+                cores = min(cores, math.ceil(int(quota) / int(period)))
+        except (OSError, ValueError):
+            continue
+    return max(1, cores)
 
 
 def available_memory(meminfo: Path = MEMINFO, root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int:
     """Return the bytes that can still be taken, 0 where nobody tells."""
-    free = _machine_free(meminfo)
+    free = kernel_bytes(meminfo, "MemAvailable")
     for version, level in _levels("memory", root, own):
         try:
             limit, used = ((level / name).read_text().strip() for name in _MEMORY_FILES[version])
@@ -55,10 +42,11 @@ def available_memory(meminfo: Path = MEMINFO, root: Path = CGROUPS, own: Path = 
     return free
 
 
-def _machine_free(meminfo: Path) -> int:
+def kernel_bytes(file: Path, name: str) -> int:
+    """Return a number of bytes that the kernel tells under that name, in a file of lines; 0 if it does not."""
     try:
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
+        for line in file.read_text().splitlines():
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass

@@ -102,7 +102,7 @@ class Launcher:
 
     def _note_records(self, shard: ShardProcess, records: Iterable[EpisodeRecord]) -> None:
         for record in records:
-            if self._dispatch.knows(record):
+            if self._dispatch.tally.knows(record):
                 continue
             self._dispatch.restarts.progressed(shard.recipe.name)
             self._dispatch.stored([record])
@@ -124,7 +124,7 @@ class Launcher:
         outcome, kind = judge(code, shard.result)
         if outcome != "done":
             self._note_records(shard, recipe.records())  # it may have stored more than it told
-        if outcome == "done" or (self._stop_deadline is not None and not shard.complained):
+        if outcome == "done" or (self._stop_deadline is not None and not shard.complaint):
             shard.drop_log()
         elif outcome == "hopeless" or self._stop_deadline is not None:
             self._error = self._error or kind(f"{recipe.name}: {shard.last_words()}")
@@ -188,11 +188,11 @@ class Launcher:
             return
         self._shown = moment
         shards = self._running.values()
-        self._dispatch.workers = sum(shard.workers for shard in shards)
-        progress = self._dispatch.progress(
-            moment - self._began,
+        progress = self._dispatch.tally.progress(
             steps=self._steps_of_the_gone + sum(shard.steps for shard in shards),
             busy=sum(shard.busy for shard in shards),
+            workers=sum(shard.workers for shard in shards),
             running=[one for shard in shards for one in shard.running],
+            seconds=moment - self._began,
         )
         self._watcher.progress(progress)

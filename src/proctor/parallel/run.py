@@ -9,18 +9,18 @@ from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.evaluation import check_interpreter, output_directory
-from proctor.engine.executors.protocol import Ending
+from proctor.engine.evaluation import check_interpreter, output_directory, run_start
+from proctor.engine.executors.protocol import Ending, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.merging import merge_runs
 from proctor.engine.preparation import Preparation
 from proctor.engine.process import STEADY
 from proctor.engine.stopping import rules_for
 from proctor.errors import Interrupted, ProctorError, UsageError
-from proctor.events import RunStart, Watcher
+from proctor.events import Watcher
 from proctor.installation import package_environment
 from proctor.parallel.launcher import Launcher
-from proctor.parallel.setup import SetupChooser, ShardOptions, ShardSetup
+from proctor.parallel.setup import ShardOptions, ShardSetup, choose_setup
 from proctor.parallel.shard import ShardRecipe
 from proctor.plan import make_plan, shard_of
 from proctor.recording.assembly import check_can_record
@@ -84,11 +84,10 @@ class _Parallel:
 
     def _run(self) -> Evaluation:
         with Interrupts() as interrupts:
-            identities = filter(None, (run.stored_identity() for run in self._earlier))
+            stored = next(filter(None, (run.stored_identity() for run in self._earlier)), None)
             try:
-                chooser = SetupChooser(self._settings, self._options, next(identities, None), self._watcher.note)
                 with interrupts.abruptly():
-                    setup = chooser.choose(self._preparation, interrupts)
+                    setup = choose_setup(self._preparation, self._options, stored, interrupts, self._watcher.note)
             except Interrupted:
                 return self._nothing(Ending(interrupts.first))
             before = self._already(setup)
@@ -128,16 +127,8 @@ class _Parallel:
         left = [self._recipe(setup, number) for number in range(setup.shards) if number in waiting]
         for shard in left:
             shard.run.begin(setup.identity)
-        self._watcher.started(
-            RunStart(
-                before=before,
-                workers=sum(min(setup.workers, len(shard.plan)) for shard in left),
-                placement="shards",
-                policy=self._settings.policy.path or self._settings.policy.type,
-                benchmark=self._settings.env.type.rpartition(":")[2],
-                directory=self._target.path,
-            )
-        )
+        workforce = Workforce(sum(min(setup.workers, len(shard.plan)) for shard in left), "shards")
+        self._watcher.started(run_start(self._settings, self._target, before, workforce))
         dispatch = Dispatch(before, (), max_attempts=self._settings.eval.max_attempts, rules=self._rules)
         try:
             return Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts).run()

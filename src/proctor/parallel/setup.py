@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proctor.benchmarks.rendering import RenderDevice, Renderer, find_renderer
-from proctor.config.settings import DevicePolicySettings, Settings, chosen_device
+from proctor.config.settings import DevicePolicySettings, chosen_device
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun
+from proctor.engine.preparation import LoadedPolicy, Preparation
 from proctor.engine.workforce import worker_range
 from proctor.errors import NoPicturesError, UsageError
 from proctor.identity import Identity
@@ -58,112 +58,114 @@ class ShardSetup:
         return {**self.environment, **own}
 
 
-class SetupChooser:
-    """Loads the policy once and decides.
+class PolicyCopies(NamedTuple):
+    """Copies of the policy, one in every shard."""
+
+    number: int
+    on_gpu: bool
+    memory: int
+    """What one takes of the GPUs, in bytes; 0: nothing, or nobody tells."""
+
+
+def choose_setup(
+    preparation: Preparation,
+    options: ShardOptions,
+    stored: Identity | None,
+    interrupts: Interrupts,
+    tell: Callable[[str], None],
+) -> ShardSetup:
+    """Load the policy once, decide, and end it again.
 
     Args:
-        settings: all settings, validated.
+        preparation: loads the policy, by settings that all shards share.
         options: what the user asks of the launcher.
         stored: what an earlier run in the directory depends on, which must not change.
+        interrupts: a stop signal ends the waiting.
         tell: who is told what the user should know.
+
+    Raises:
+        UsageError: something does not fit or is not there.
+        Interrupted: a signal came first.
     """
-
-    def __init__(
-        self, settings: Settings, options: ShardOptions, stored: Identity | None, tell: Callable[[str], None]
-    ) -> None:
-        self._settings, self._options, self._stored, self._tell = settings, options, stored, tell
-        self._gpus = visible_gpus()
-        self._on_gpu, self._copy_bytes = False, 0
-        self._shards = 0
-
-    def choose(self, preparation: Preparation, interrupts: Interrupts) -> ShardSetup:
-        """Load the policy, decide, and end it again.
-
-        Raises:
-            UsageError: something does not fit or is not there.
-            Interrupted: a signal came first.
-        """
-        with ExitStack() as stack:
-            prepared = preparation.prepare(stack, interrupts, self._tell, self._stored, self._find_renderer)
-            self._size_up(prepared.policy)
-            prepared.policy.stop(1.0)
-        spec, device = prepared.policy.spec, chosen_device(self._settings.policy)
-        if spec.fingerprint is None and self._shards > 1:
-            raise UsageError(
-                "the policy has no fingerprint, so its shards could not be recognised as parts of one run. "
-                "Use one process: proctor eval"
-            )
-        for note in prepared.notes:
-            self._tell(note)
-        spread = spread_over(self._gpus, self._on_gpu, device)
-        flags = [f"--eval.max_episodes_rendered={prepared.videos}"]
-        workers = self._workers(prepared)
-        if self._shards > 1:
-            # Not what each finds: shards must not all take all cores.
-            flags.append(f"--eval.batch_size={workers}")
-        # A shape of 1 is what the same rule gives again.
-        if isinstance(self._settings.policy, DevicePolicySettings):
-            flags += [f"--policy.batch_size={spec.batch}"] if spec.batch > 1 else []
-            flags += ["--policy.device=cuda"] if spread else []
-        return ShardSetup(
-            identity=prepared.identity,
-            shards=self._shards,
-            workers=workers,
-            flags=flags,
-            environment={} if prepared.renderer is None else prepared.renderer.env,
-            gpus=spread,
-            notes=prepared.notes,
-        )
-
-    def _workers(self, prepared: PreparedRun) -> int:
-        """Return how many workers a shard begins with: its share of what one process would take."""
-        cores, memory = max(1, usable_cores() // self._shards), available_memory() // 2 // self._shards
-        files = open_file_limit()
-        return worker_range(
-            self._settings.eval.batch_size, sys.maxsize, cores, memory, files, prepared.on_gpu
-        ).start
-
-    def _size_up(self, policy: LoadedPolicy) -> None:
-        """Learn what a copy of the policy takes, and decide how many there are to be; once."""
-        if self._shards:
-            return
-        self._copy_bytes = self._measure(policy)
-        self._on_gpu = policy.spec.on_gpu or self._copy_bytes > 0
-        if self._options.num_shards is not None:
-            self._shards = self._options.num_shards
-        elif len(alike(self._gpus)) > 1 and self._on_gpu:
-            self._shards = len(alike(self._gpus))
-        else:
-            self._shards = 1
-            self._tell("one shard: one process uses all cores, and one copy of the policy answers all workers")
-
-    def _measure(self, policy: LoadedPolicy) -> int:
-        """Return the GPU memory that one copy of the policy takes; 0: none, or nobody tells."""
-        if not self._gpus or not policy.hosts:
-            return 0
-        told = [memory_of(host.child.process.pid) for host in policy.hosts]
-        known = sum(bytes_ for bytes_ in told if bytes_ is not None)
-        # In a container the driver may not know processes by our numbers.
-        return known or max(0, sum(gpu.used for gpu in visible_gpus()) - sum(gpu.used for gpu in self._gpus))
-
-    def _find_renderer(self, policy: LoadedPolicy) -> Renderer:
-        device, stored = self._options.render_device, (self._stored or {}).get("renderer")
-        if device != "auto":
-            return find_renderer(self._settings.env.python, device=device)
-        if stored is not None:
-            # What a run has begun with goes on, whatever may be free now.
-            return find_renderer(
-                self._settings.env.python, device="cpu" if Renderer("", stored).software else "gpu"
-            )
-        self._size_up(policy)
-        if fits(self._copy_bytes, self._shards, [gpu.memory - gpu.used for gpu in self._gpus]):
-            return find_renderer(self._settings.env.python)
-        self._tell(f"{self._shards} copies of the policy fill the GPU's memory: drawing on the CPU")
+    settings, gpus = preparation.settings, visible_gpus()
+    device = options.render_device
+    if device == "auto" and stored is not None and stored.get("renderer") is not None:
+        # What a run has begun with goes on, whatever may be free now.
+        device = "cpu" if Renderer("", stored["renderer"]).software else "gpu"
+    with ExitStack() as stack:
+        policy = preparation.load(stack, interrupts, stored)
         try:
-            return find_renderer(self._settings.env.python, device="cpu")
-        except NoPicturesError as error:
-            self._tell(f"drawing on the GPU all the same. {error}")
-            return find_renderer(self._settings.env.python)
+            copies = _count_copies(policy, gpus, options.num_shards)
+            prepared = preparation.settle(
+                policy, tell, lambda: _find_renderer(settings.env.python, device, copies, gpus, tell)
+            )
+        finally:
+            policy.stop(1.0)
+    shards = copies.number
+    if policy.spec.fingerprint is None and shards > 1:
+        raise UsageError(
+            "the policy has no fingerprint, so its shards could not be recognised as parts of one run. "
+            "Use one process: proctor eval"
+        )
+    if shards == 1 and options.num_shards is None:
+        tell("one shard: one process uses all cores, and one copy of the policy answers all workers")
+    for note in prepared.notes:
+        tell(note)
+    spread = spread_over(gpus, copies.on_gpu, chosen_device(settings.policy))
+    flags = [f"--eval.max_episodes_rendered={prepared.videos}"]
+    # What a shard begins with: its share of what one process would take.
+    cores, memory = max(1, usable_cores() // shards), available_memory() // 2 // shards
+    asked, files = settings.eval.batch_size, open_file_limit()
+    workers = worker_range(asked, sys.maxsize, cores, memory, files, prepared.on_gpu).start
+    if shards > 1:
+        # Not what each finds: shards must not all take all cores.
+        flags.append(f"--eval.batch_size={workers}")
+    # A shape of 1 is what the same rule gives again.
+    if isinstance(settings.policy, DevicePolicySettings):
+        flags += [f"--policy.batch_size={policy.spec.batch}"] if policy.spec.batch > 1 else []
+        flags += ["--policy.device=cuda"] if spread else []
+    return ShardSetup(
+        identity=prepared.identity,
+        shards=shards,
+        workers=workers,
+        flags=flags,
+        environment={} if prepared.renderer is None else prepared.renderer.env,
+        gpus=spread,
+        notes=prepared.notes,
+    )
+
+
+def _count_copies(policy: LoadedPolicy, gpus: Sequence[Gpu], asked: int | None) -> PolicyCopies:
+    """Learn what a copy of the policy takes, and decide how many there are to be, if nobody has asked for some."""
+    memory = 0
+    if gpus and policy.hosts:
+        told = [memory_of(host.child.process.pid) for host in policy.hosts]
+        # In a container the driver may not know processes by our numbers.
+        memory = sum(filter(None, told)) or max(0, _used(visible_gpus()) - _used(gpus))
+    on_gpu = policy.spec.on_gpu or memory > 0
+    return PolicyCopies(asked or (max(1, len(alike(gpus))) if on_gpu else 1), on_gpu, memory)
+
+
+def _used(gpus: Sequence[Gpu]) -> int:
+    return sum(gpu.used for gpu in gpus)
+
+
+def _find_renderer(
+    python: str | None,
+    device: RenderDevice,
+    copies: PolicyCopies,
+    gpus: Sequence[Gpu],
+    tell: Callable[[str], None],
+) -> Renderer:
+    free = [gpu.memory - gpu.used for gpu in gpus]
+    if device != "auto" or fits(copies.memory, copies.number, free):
+        return find_renderer(python, device=device)
+    tell(f"{copies.number} copies of the policy fill the GPU's memory: drawing on the CPU")
+    try:
+        return find_renderer(python, device="cpu")
+    except NoPicturesError as error:
+        tell(f"drawing on the GPU all the same. {error}")
+        return find_renderer(python)
 
 
 def fits(copy: int, shards: int, free: Sequence[int]) -> bool:

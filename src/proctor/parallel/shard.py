@@ -139,23 +139,23 @@ class ShardProcess(ChildProcess):
         return code
 
     @property
-    def complained(self) -> bool:
-        """Whether it told of an error of its own."""
-        return self.result is not None and self.result["error"] is not None
+    def complaint(self) -> dict[str, str] | None:
+        """The error of its own that it told of, if it did: its kind and its message."""
+        return self.result and self.result["error"]
 
     def describe_end(self, code: int | None) -> str:
         """Say in words how it ended, as in "the shard ..."."""
         if self._verdict is not None:
             return self._verdict
         words = self.last_words()
-        if self.complained:
+        if self.complaint:
             return f"ended: {words}"
         return describe_exit(code) + (f": {words}" if words else "")
 
     def last_words(self) -> str:
         """Return its own complaint, or the last line that it printed where errors go."""
-        if self.result is not None and self.result["error"] is not None:
-            return str(self.result["error"]["message"])
+        if self.complaint:
+            return self.complaint["message"]
         _, complaint, words = "\n".join(self.printed()).rpartition("proctor: ")
         return words if complaint else super().last_words()
 

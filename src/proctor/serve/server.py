@@ -129,7 +129,8 @@ class WebsocketServer:
                 try:
                     reply = await self._answer(session, data)
                 except Exception as error:
-                    words = str(error) if isinstance(error, Refusal) else f"this message cannot be read: {error}"
+                    told = isinstance(error, (Refusal, MalformedMessage))
+                    words = str(error) if told else f"this message cannot be read: {error}"
                     self._log(words)
                     await connection.send(clip(words, 2000))
                     await connection.close(_INTERNAL_ERROR, "the text frame before this says why")
@@ -148,10 +149,7 @@ class WebsocketServer:
     async def _answer(self, session: ClientSession, data: str | bytes) -> bytes | None:
         if isinstance(data, str):
             raise Refusal("expected a binary message, got text")
-        try:
-            message = self._dialect.read(data)
-        except MalformedMessage as error:
-            raise Refusal(str(error)) from None
+        message = self._dialect.read(data)
         if isinstance(message, Reply):
             return message.data
         question = session.read(message)

@@ -149,15 +149,13 @@ def _demands(m: Measurements, choice: Choice, workers: int) -> tuple[Round, Serv
     own = _round(m, m.renders[choice.renderer], workers)
     policy = m.policy
     if policy.in_worker:
-        return Round(own.core + m.alone.wait, own.gpu, own.delay), None
+        return own.with_more(m.alone.wait), None
     taken = _pass(m, choice.rows)
     if choice.placement == "worker":
         assert policy.cost is not None
-        return Round(
-            own.core + policy.cost.act * policy.spec.lanes / policy.cost.side_by_side, own.gpu, own.delay
-        ), None
+        return own.with_more(policy.cost.act * policy.spec.lanes / policy.cost.side_by_side), None
     crossing = max(0.0, m.alone.wait - taken.alone) if policy.passes else CROSSING
-    own = Round(own.core + min(crossing, own.core), own.gpu, own.delay)
+    own = own.with_more(min(crossing, own.core))
     lanes = policy.spec.lanes
     if policy.spec.on_gpu:
         return own, Service(taken.rows, lanes, gpu=taken.busy, delay=max(0.0, taken.alone - taken.busy))

@@ -107,12 +107,12 @@ class MeasuringSession:
         tell("loading the policy")
         self._prepared: PreparedRun = self._preparation.prepare(stack, interrupts, tell)
         stack.callback(self._prepared.policy.stop, 1.0)
+        self._host = next(iter(self._prepared.policy.hosts), None)
         self._machine = Machine(usable_cores(), available_memory(), visible_gpus())
 
     def measure(self) -> Measurements:
         """Measure everything, one thing after the other."""
-        served, spec = self._prepared.policy, self._prepared.policy.spec
-        host = served.hosts[0] if served.hosts else None
+        host = self._host
         passes: list[Pass] = []
         if host is not None:
             self._tell("timing forward passes")
@@ -124,7 +124,7 @@ class MeasuringSession:
             core = (_cpu_of(host) - before) / begun.asks
             worker_start, memory = probe.startup + probe.build, probe.memory
         policy = PolicyProfile(
-            spec=spec,
+            spec=self._prepared.policy.spec,
             in_worker=host is None,
             load=host.startup if host is not None else 0.0,
             cost=host.cost if host is not None else None,
@@ -138,8 +138,7 @@ class MeasuringSession:
     def trial(self, renderer: Renderer | None, workers: int) -> TimedSpan:
         """Run that many workers with the policy for some seconds."""
         self._tell(f"trying {workers} workers with the policy")
-        served = self._prepared.policy
-        with self._probe(served.hosts[0] if served.hosts else None, renderer) as probe:
+        with self._probe(self._host, renderer) as probe:
             return probe.run(workers, _TRIAL_SECONDS)
 
     def _renders(self, chunk: float) -> list[RenderProfile]:

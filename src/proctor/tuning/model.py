@@ -12,7 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proctor.engine.host import BatchHold
@@ -31,6 +31,10 @@ class Round:
     core: float
     gpu: float = 0.0
     delay: float = 0.0
+
+    def with_more(self, core: float) -> Round:
+        """Return a round that takes so many seconds more of a core."""
+        return replace(self, core=self.core + core)
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,11 @@ class Service:
     delay: float = 0.0
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-
 class _Shared:
     """Something that everybody gets an equal share of: `capacity` at most 1 for each, and no more in all."""
 
-    def __init__(self, clock: _Clock, capacity: float) -> None:
-        self._clock, self._capacity = clock, capacity
+    def __init__(self, capacity: float) -> None:
+        self._capacity = capacity
         # Served: how much each of those present has been given so far; it only grows.
         self._served = self._since = 0.0
         self._present: list[tuple[float, int, Callable[[], None]]] = []
@@ -70,14 +69,14 @@ class _Shared:
     def _rate(self) -> float:
         return min(1.0, self._capacity / len(self._present))
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, now: float) -> None:
         if self._present:
-            self._served += (self._clock.now - self._since) * self._rate()
-        self._since = self._clock.now
+            self._served += (now - self._since) * self._rate()
+        self._since = now
 
-    def enter(self, seconds: float, then: Callable[[], None]) -> None:
-        """Take `seconds` of it, then go on."""
-        self._catch_up()
+    def enter(self, now: float, seconds: float, then: Callable[[], None]) -> None:
+        """Take `seconds` of it, from now on, then go on."""
+        self._catch_up(now)
         self._tickets += 1
         heapq.heappush(self._present, (self._served + seconds, self._tickets, then))
 
@@ -87,9 +86,9 @@ class _Shared:
             return float("inf")
         return self._since + max(0.0, self._present[0][0] - self._served) / self._rate()
 
-    def finish(self) -> None:
-        """Let the next one go on; the clock stands at its end."""
-        self._catch_up()
+    def finish(self, now: float) -> None:
+        """Let the next one go on, whose end is now."""
+        self._catch_up(now)
         _, _, then = heapq.heappop(self._present)
         then()
 
@@ -109,9 +108,8 @@ def asks_per_second(work: Round, service: Service | None, workers: int, cores: i
 class _Play:
     def __init__(self, work: Round, service: Service | None, workers: int, cores: int) -> None:
         self._work, self._service, self._workers = work, service, workers
-        self._clock = _Clock()
-        self._cores, self._gpu = _Shared(self._clock, cores), _Shared(self._clock, 1.0)
-        self._nowhere = _Shared(self._clock, float("inf"))
+        self._now = 0.0
+        self._cores, self._gpu, self._nowhere = _Shared(cores), _Shared(1.0), _Shared(float("inf"))
         self._random = random.Random(workers)
         self._waiting: deque[float] = deque()
         self._computing = 0
@@ -122,7 +120,7 @@ class _Play:
     def run(self) -> float:
         for _ in range(self._workers):
             # Anywhere on its way at the start.
-            self._cores.enter(self._work.core * self._random.random(), self._draw)
+            self._cores.enter(0.0, self._work.core * self._random.random(), self._draw)
         enough = _ROUNDS * self._workers
         begun: tuple[float, int] | None = None
         while self._asks < enough:
@@ -130,18 +128,19 @@ class _Play:
             first = min(places, key=_Shared.next_end)
             end = first.next_end()
             if self._wake_at < end:
-                self._clock.now, self._wake_at = self._wake_at, float("inf")
+                self._now, self._wake_at = self._wake_at, float("inf")
                 self._start_passes()
             else:
-                self._clock.now = end
-                first.finish()
+                self._now = end
+                first.finish(self._now)
             if begun is None and self._asks >= enough // 4:
-                begun = (self._clock.now, self._asks)
+                begun = (self._now, self._asks)
         assert begun is not None
-        return (self._asks - begun[1]) / (self._clock.now - begun[0])
+        return (self._asks - begun[1]) / (self._now - begun[0])
 
     def _simulate(self) -> None:
-        self._cores.enter(self._work.core * self._random.uniform(1 - _SPREAD, 1 + _SPREAD), self._draw)
+        seconds = self._work.core * self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
+        self._cores.enter(self._now, seconds, self._draw)
 
     def _draw(self) -> None:
         self._in_turn([(self._gpu, self._work.gpu), (self._nowhere, self._work.delay)], self._ask)
@@ -151,7 +150,7 @@ class _Play:
             self._asks += 1
             self._simulate()
             return
-        self._waiting.append(self._clock.now)
+        self._waiting.append(self._now)
         self._start_passes()
 
     def _start_passes(self) -> None:
@@ -162,19 +161,19 @@ class _Play:
                 if self._computing:
                     return  # the host fills up a batch while another lane computes
                 others = self._workers - len(self._waiting)
-                hold = self._patience.hold(len(self._waiting), others, self._waiting[0], self._clock.now)
+                hold = self._patience.hold(len(self._waiting), others, self._waiting[0], self._now)
                 if hold > 0:
-                    self._wake_at = self._clock.now + hold
+                    self._wake_at = self._now + hold
                     return
             rows = min(s.rows, len(self._waiting))
             for _ in range(rows):
                 self._waiting.popleft()
             self._computing += 1
-            start = self._clock.now
+            start = self._now
 
             def answered(rows: int = rows, start: float = start) -> None:
                 self._computing -= 1
-                self._patience.passed(start, self._clock.now)
+                self._patience.passed(start, self._now)
                 self._asks += rows
                 for _ in range(rows):
                     self._simulate()
@@ -188,6 +187,6 @@ class _Play:
             return
         (place, seconds), *rest = stages
         if seconds > 0:
-            place.enter(seconds, lambda: self._in_turn(rest, then))
+            place.enter(self._now, seconds, lambda: self._in_turn(rest, then))
         else:
             self._in_turn(rest, then)

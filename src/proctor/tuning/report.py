@@ -130,18 +130,18 @@ def _verdict(advice: Advice) -> list[str]:
 
 def advice_as_json(advice: Advice, command: str) -> str:
     """Return everything as one JSON document."""
+    m = advice.measured
     document: dict[str, Any] = {
-        "machine": dataclasses.asdict(advice.measured.machine)
-        | {"gpus": [gpu._asdict() for gpu in advice.measured.machine.gpus]},
+        "machine": dataclasses.asdict(m.machine) | {"gpus": [gpu._asdict() for gpu in m.machine.gpus]},
         "policy": {
-            "batch": advice.measured.policy.spec.batch,
-            "lanes": advice.measured.policy.spec.lanes,
-            "load_s": advice.measured.policy.load,
-            "gpu_memory": advice.measured.policy.gpu_memory,
-            "passes": [one._asdict() for one in advice.measured.policy.passes],
+            "batch": m.policy.spec.batch,
+            "lanes": m.policy.spec.lanes,
+            "load_s": m.policy.load,
+            "gpu_memory": m.policy.gpu_memory,
+            "passes": [one._asdict() for one in m.policy.passes],
         },
-        "worker": {"start_s": advice.measured.worker_start, "memory": advice.measured.worker_memory},
-        "one_worker": dataclasses.asdict(advice.measured.alone),
+        "worker": {"start_s": m.worker_start, "memory": m.worker_memory},
+        "one_worker": dataclasses.asdict(m.alone),
         "drawing": [
             {
                 "backend": render.renderer and render.renderer.backend,
@@ -149,10 +149,10 @@ def advice_as_json(advice: Advice, command: str) -> str:
                 "alone": dataclasses.asdict(render.alone),
                 "together": dataclasses.asdict(render.together),
             }
-            for render in advice.measured.renders
+            for render in m.renders
         ],
         "trial": dataclasses.asdict(advice.trial) | {"over_model": advice.correction},
-        "choices": [_plain(forecast, advice.measured) for forecast in (advice.best, *advice.others)],
+        "choices": [_plain(forecast, m) for forecast in (advice.best, *advice.others)],
         "shards": advice.shards,
         "flags": advice.flags,
         "environment": advice.environment,

@@ -172,7 +172,7 @@ def env_facts(recipe: EnvRecipe, render_as: str = "", flags: Sequence[str] = ())
     """
     env = open_env(recipe)
     try:
-        features = {leaf.key: leaf.feature for leaf in leaves(env.observation_space, recipe.env_id)}
+        features = {key: leaf.feature for key, leaf in leaves(env.observation_space, recipe.env_id).items()}
         drawn = any(feature.drawn for feature in features.values())
         frame, no_frames = _frame(env, recipe.env_id)
         if render_as in features:

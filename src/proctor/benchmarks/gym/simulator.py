@@ -44,7 +44,6 @@ class GymSimulator:
         self._open, self._task = open_env, task
         self._flags, self._numbers = success, metrics
         self._render_as, self._fresh = render_as, fresh
-        self._used = False
         self._look: Look = NO_LOOK
         self._observation: Any = None
         self._step = 0
@@ -53,16 +52,16 @@ class GymSimulator:
 
     def _set_env(self) -> None:
         self._env: Any = self._open()
-        self._leaves = {leaf.key: leaf for leaf in leaves(self._env.observation_space, self._task)}
+        self._leaves = leaves(self._env.observation_space, self._task)
         self._form = action_form(self._env.action_space, self._task)
         self._cameras = GymCameras(self._env, self._render_as, self._task)
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start an episode. Global generators are seeded too: environments draw from them, against all advice."""
-        if self._fresh and self._used:
+        if self._fresh and self._episode is not None:
             self._env.close()
             self._set_env()
-        self._used, self._episode, self._step = True, episode, 0
+        self._episode, self._step = episode, 0
         random.seed(episode.seed)
         np.random.seed(episode.seed % 2**32)
         self._env.action_space.seed(episode.seed)

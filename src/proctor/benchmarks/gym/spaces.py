@@ -22,9 +22,8 @@ _ALIASES = {
 
 
 class Leaf(NamedTuple):
-    """One array of an observation: our key, where it is found, and what it looks like."""
+    """One array of an observation: where it is found, and what it looks like."""
 
-    key: str
     path: tuple[Any, ...]
     feature: Feature
 
@@ -37,8 +36,8 @@ class Leaf(NamedTuple):
         return array if array.ndim else array.reshape(1)
 
 
-def leaves(space: Any, task: str) -> list[Leaf]:
-    """Return the arrays of an observation space, in its own order.
+def leaves(space: Any, task: str) -> dict[str, Leaf]:
+    """Return the arrays of an observation space by our keys, in its own order.
 
     Raises:
         UsageError: it holds something that cannot be passed on.
@@ -46,20 +45,20 @@ def leaves(space: Any, task: str) -> list[Leaf]:
     found = _walk(space, (), task)
     if not found:
         raise UsageError(f"--env.task={task} has no observation that is an array.")
-    own = {_plain_key(path) for path, _ in found if path}
+    own = {_plain_key(leaf.path) for leaf in found if leaf.path}
     keyed: dict[str, Leaf] = {}
-    for path, feature in found:
-        key = _key(path, feature)
+    for leaf in found:
+        key = _key(leaf)
         # A name that LeRobot gives to another one gives way to the environment's own.
-        if key in keyed or (key in own and key != _plain_key(path)):
-            key = _plain_key(path)
+        if key in keyed or (key in own and key != _plain_key(leaf.path)):
+            key = _plain_key(leaf.path)
         if key in keyed:
             raise UsageError(f"--env.task={task} has two observations that would be called {key}.")
-        keyed[key] = Leaf(key, path, feature)
-    return list(keyed.values())
+        keyed[key] = leaf
+    return keyed
 
 
-def _walk(space: Any, path: tuple[Any, ...], task: str) -> list[tuple[tuple[Any, ...], Feature]]:
+def _walk(space: Any, path: tuple[Any, ...], task: str) -> list[Leaf]:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -70,7 +69,7 @@ def _walk(space: Any, path: tuple[Any, ...], task: str) -> list[tuple[tuple[Any,
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         shape = tuple(int(size) for size in space.shape) or (1,)
         dtype = np.dtype(space.dtype)
-        return [(path, Feature(shape, str(dtype), drawn=dtype == np.uint8 and len(shape) == 3))]
+        return [Leaf(path, Feature(shape, str(dtype), drawn=dtype == np.uint8 and len(shape) == 3))]
     where = f" in '{'.'.join(map(str, path))}'" if path else ""
     raise UsageError(
         f"--env.task={task} has observations of a {type(space).__name__} space{where}, which has no fixed shape. "
@@ -82,9 +81,10 @@ def _plain_key(path: tuple[Any, ...]) -> str:
     return f"observation.{'.'.join(map(str, path))}"
 
 
-def _key(path: tuple[Any, ...], feature: Feature) -> str:
+def _key(leaf: Leaf) -> str:
+    path = leaf.path
     if not path:
-        return IMAGE if feature.drawn else STATE
+        return IMAGE if leaf.feature.drawn else STATE
     if len(path) > 1 and path[0] == "pixels":
         return f"{IMAGES}.{'.'.join(map(str, path[1:]))}"
     return _ALIASES.get(path[0], _plain_key(path)) if len(path) == 1 else _plain_key(path)

@@ -18,6 +18,7 @@ from proctor.engine.dispatch import SHORT_EPISODE, Cause, Dispatch, Failure
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.messages import Channel, Message, as_error
+from proctor.engine.preparation import PreparedRun
 from proctor.engine.process import NO_ROOM
 from proctor.engine.stopping import StopRules
 from proctor.engine.transport import HOST_DIED, now
@@ -79,9 +80,9 @@ class RunOrder:
         before: what of the plan had ended already.
         pending: the part of the plan that is to run.
         workers: how many workers there are to be.
-        recipe: how one starts.
-        videos: of how many episodes per task there is a video.
-        on_gpu: whether a GPU draws, or answers for the policy.
+        prepared: the policy, and what else was settled before.
+        recipe: how a worker starts.
+        feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
     settings: Settings
@@ -89,11 +90,11 @@ class RunOrder:
     before: Outcomes
     pending: Plan
     workers: WorkerRange
+    prepared: PreparedRun
     recipe: WorkerRecipe
-    videos: int
-    on_gpu: bool
+    feed: Feed | None = None
 
-    def dispatch(self, ledger: Ledger, rules: StopRules | None, more: bool = False) -> Dispatch:
+    def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
         """Return the state in which the run begins."""
         return Dispatch(
             self.before,
@@ -103,12 +104,12 @@ class RunOrder:
             cut_short=ledger.running(),
             rules=rules,
             logs=str(self.directory.logs),
-            more=more,
+            more=self.feed is not None,
         )
 
     def video(self, episode: Episode) -> Path | None:
         """Return where the video of an episode goes, relative to the run directory, if there is to be one."""
-        return self.directory.video(episode.task, episode.index) if episode.index < self.videos else None
+        return self.directory.video(episode.task, episode.index) if episode.index < self.prepared.videos else None
 
     def sinks(self, episode: Episode) -> tuple[Path | None, Path | None]:
         """Return the files into which an episode is filmed and recorded, if it is."""
@@ -135,13 +136,12 @@ class Coordinator:
         ledger: Ledger,
         rules: StopRules | None = None,
         hosts: Sequence[Host] = (),
-        feed: Feed | None = None,
     ) -> None:
-        self._order, self._interrupts, self._feed = order, context.interrupts, feed
+        self._order, self._interrupts = order, context.interrupts
         self._hosts = list(hosts)
-        self._dispatch = order.dispatch(ledger, rules, more=feed is not None)
+        self._dispatch = order.dispatch(ledger, rules)
         self._publisher = Publisher(self._dispatch, ledger, context.watcher)
-        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.on_gpu)
+        self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.prepared.on_gpu)
         self._dispatch.workers = self._autoscaler.target
         self._workers: dict[int, WorkerHandle] = {}
         self._next_number = 0
@@ -190,15 +190,15 @@ class Coordinator:
     def _fill(self) -> None:
         if self._dispatch.is_ending:
             return
-        if self._feed is not None:
-            self._feed.pour(self._dispatch)
+        if self._order.feed is not None:
+            self._order.feed.pour(self._dispatch)
         for worker in self._workers.values():
             if not worker.assigned:
                 self._assign(worker)
         while len(self._at_work()) < self._autoscaler.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
-        if self._dispatch.mean_episode() < SHORT_EPISODE:
+        if self._dispatch.tally.mean_episode() < SHORT_EPISODE:
             for worker in self._workers.values():
                 if len(worker.assigned) == 1 and self._dispatch.waiting > self._autoscaler.target:
                     self._assign(worker)
@@ -313,14 +313,13 @@ class Coordinator:
         if worker.number not in self._workers:
             return  # dismissed: that was its last episode before a stop
         self._forget(worker)
-        death = worker.bury()
+        failure = worker.bury()
         if not worker.assigned:
             return
         first, *others = worker.assigned
         for episode in others:
             self._dispatch.put_back(episode)
-        cause = Cause.POLICY if death.of_policy else Cause.SIMULATOR
-        self._fail(first, Failure(cause, death.reason, worker.number, death.lasted))
+        self._fail(first, failure)
 
     def _fail(self, episode: Episode, failure: Failure) -> None:
         eldest = max((now() - worker.begun for worker in self._workers.values()), default=0.0)

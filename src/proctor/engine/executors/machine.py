@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from proctor.config.settings import Settings
+from proctor.engine.bell import Bell
 from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator, Feed, RunOrder
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
 from proctor.engine.handles import HostThread
-from proctor.engine.preparation import Preparation, PreparedRun, new_bell
+from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.workforce import WorkerRange, worker_range
@@ -26,32 +28,25 @@ from proctor.store.schema import Ledger
 from proctor.types import Task
 
 
-@dataclass(frozen=True)
 class ThisMachine:
     """Runs episodes here.
 
-    Attributes:
+    Args:
         settings: all settings, validated.
         directory: where videos and logs go.
-        preparation: gets the policy and the benchmark ready.
+        live_policy: an object of the caller's to evaluate.
         feed: episodes that arrive while it runs, where not all are known at the start.
     """
 
-    settings: Settings
-    directory: RunDirectory
-    preparation: Preparation
-    feed: Feed | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
         directory: RunDirectory,
         live_policy: Policy | None = None,
         feed: Feed | None = None,
-    ) -> ThisMachine:
-        """Return this machine for a run; `live_policy` is an object of the caller's to evaluate."""
-        return cls(settings, directory, Preparation(settings, directory.logs, live_policy), feed)
+    ) -> None:
+        self.settings, self.directory, self.feed = settings, directory, feed
+        self.preparation = Preparation(settings, directory.logs, live_policy)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -101,11 +96,11 @@ class PreparedMachine:
             before=before,
             pending=pending if machine.feed is None else pending[:0],
             workers=workers,
+            prepared=prepared,
             recipe=machine.preparation.recipe(prepared),
-            videos=prepared.videos,
-            on_gpu=prepared.on_gpu,
+            feed=machine.feed,
         )
-        return LocalJob(machine, prepared, order)
+        return LocalJob(machine, order)
 
     def abandon(self) -> None:
         """End the hosts."""
@@ -117,7 +112,6 @@ class LocalJob:
     """Episodes to run on this machine."""
 
     machine: ThisMachine
-    prepared: PreparedRun
     order: RunOrder
 
     @property
@@ -128,19 +122,20 @@ class LocalJob:
         elif self.machine.preparation.live is not None:
             placement = "thread"
         else:
-            placement = "central" if self.prepared.policy.hosts else "worker"
+            placement = "central" if self.order.prepared.policy.hosts else "worker"
         return Workforce(self.order.workers.start, placement)
 
     def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Run to the end, with workers, or without if the settings say so."""
-        order, policy, preparation = self.order, self.prepared.policy, self.machine.preparation
+        order, preparation = self.order, self.machine.preparation
+        policy, action_size = order.prepared.policy, order.prepared.spec.action_size
         if not self.machine.settings.eval.use_async_envs:
             assert policy.local is not None
             os.environ.update(order.recipe.environment)  # before the simulator's first import
-            actor = LocalActor(policy.local, self.prepared.spec.action_size, policy.prove or (lambda: None))
+            actor = LocalActor(policy.local, action_size, policy.prove or (lambda: None))
             return run_inline(order, preparation.benchmark, actor, context, ledger, rules)
-        coordinator = Coordinator(order, context, ledger, rules, policy.hosts, self.machine.feed)
+        coordinator = Coordinator(order, context, ledger, rules, policy.hosts)
         if preparation.live is not None:
-            size, bell = self.prepared.spec.action_size, new_bell(context.stack)
-            coordinator.serve_live(HostThread(preparation.live, size, bell, coordinator.blame))
+            bell = context.stack.enter_context(closing(Bell()))
+            coordinator.serve_live(HostThread(preparation.live, action_size, bell, coordinator.blame))
         return coordinator.run()

@@ -156,5 +156,5 @@ class Publisher:
 
     def show(self, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> None:
         """Tell how far the run is."""
-        progress = self._dispatch.progress(time.monotonic() - self._began, steps, busy, running)
-        self._watcher.progress(progress)
+        dispatch, seconds = self._dispatch, time.monotonic() - self._began
+        self._watcher.progress(dispatch.tally.progress(steps, busy, dispatch.workers, running, seconds))

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from proctor.config.plain_values import flat
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
 from proctor.installation import install_command
@@ -163,7 +164,10 @@ def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, 
                 f"unknown flag --policy.{name}: a checkpoint of type {kind} has no such field."
                 f"{did_you_mean(name, fields)}"
             )
-    arguments = [f"--{name}={value}" for name, value in _flat(overrides)]
+    arguments = [
+        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in flat(overrides).items()
+    ]
     if device is not None:
         arguments.append(f"--device={device}")
     try:
@@ -172,14 +176,6 @@ def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, 
         reason = " ".join(str(error.__cause__ or error).split())
         given = "".join(f" --policy.{argument.removeprefix('--')}" for argument in arguments)
         raise UsageError(f"{path}/{_CONFIG} cannot be read{' with' if given else ''}{given}: {reason}") from error
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
 def _own_renames(directory: Path) -> dict[str, str]:

@@ -162,9 +162,8 @@ def _kept(forward: Forward, expected: tuple[State, State], left: list[State]) ->
     with forward.pool.one() as lane:
         policy = left.pop() if left else state_of(lane.policy)
         processors = state_of(lane.processors)
+    theirs, their_processors = expected
     own = getattr(forward.strategy, "memory", None)
     if own is not None:  # the episode's own, and compared by what comes of it
-        policy, theirs = ({p: v for p, v in one.items() if not p.startswith(own)} for one in (policy, expected[0]))
-    else:
-        theirs = expected[0]
-    return difference(policy, theirs) or difference(processors, expected[1])
+        policy, theirs = ({p: v for p, v in one.items() if not p.startswith(own)} for one in (policy, theirs))
+    return difference(policy, theirs) or difference(processors, their_processors)

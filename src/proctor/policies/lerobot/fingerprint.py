@@ -11,8 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,21 +107,15 @@ class Contents:
             snapshot = _snapshot_around(file)
             if snapshot is not None and snapshot.parent.parent.name == folder:
                 return snapshot
-        return next(iter(self._cached(folder)), None)
-
-    def _cached(self, folder: str) -> Iterable[Path]:
-        repository = self._cache / folder
-        reference = repository / "refs" / "main"
-        if reference.is_file():
-            named = repository / "snapshots" / reference.read_text().strip()
-            if named.is_dir() and any(file.suffix in WEIGHTS for file in named.iterdir()):
-                yield named
-
-    @cached_property
-    def _cache(self) -> Path:
         from huggingface_hub import constants
 
-        return Path(constants.HF_HUB_CACHE)
+        cached = Path(constants.HF_HUB_CACHE) / folder
+        reference = cached / "refs" / "main"
+        if reference.is_file():
+            named = cached / "snapshots" / reference.read_text().strip()
+            if named.is_dir() and any(file.suffix in WEIGHTS for file in named.iterdir()):
+                return named
+        return None
 
 
 def _snapshot_around(file: Path) -> Path | None:

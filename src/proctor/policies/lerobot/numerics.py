@@ -66,8 +66,9 @@ def make_deterministic(device: Any) -> None:
 
 def identity_of(loaded: LoadedCheckpoint) -> dict[str, str]:
     """Return what must be the same for the same bits."""
-    identity = {"device": _kind(loaded.device)}
+    identity = {"device": str(loaded.device.type)}
     if loaded.device.type == "cuda":
+        identity["device"] = str(torch.cuda.get_device_name(loaded.device))
         identity["tf32"] = "on"
         identity["cuda"] = str(torch.version.cuda)
         identity["cudnn"] = str(torch.backends.cudnn.version())
@@ -76,7 +77,3 @@ def identity_of(loaded: LoadedCheckpoint) -> dict[str, str]:
         if name in sys.modules:
             identity[name] = metadata.version(name)
     return identity
-
-
-def _kind(device: Any) -> str:
-    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else str(device.type)

@@ -131,25 +131,25 @@ def _randint_like(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _in_place(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:
-    tensor, *rest = args
-    if len(rows) == 1:
-        return func(tensor, *rest, **kwargs, generator=rows[0].on(tensor.device))
-    _must_be_rows(rows, tensor.shape, func)
-    for place, row in enumerate(rows):
-        func(tensor[place : place + 1], *rest, **kwargs, generator=row.on(tensor.device))
-    return tensor
+    _by_row(rows, func, args, kwargs)
+    return args[0]
 
 
 def _row_wise(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:
+    parts = _by_row(rows, func, args, kwargs)
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _by_row(rows: Rows, func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Call a function of a tensor for each row, with that row's generator; one alone may have any shape."""
     tensor, *rest = args
-    if len(rows) == 1:
-        return func(tensor, *rest, **kwargs, generator=rows[0].on(tensor.device))
-    _must_be_rows(rows, tensor.shape, func)
-    parts = [
-        func(tensor[place : place + 1], *rest, **kwargs, generator=row.on(tensor.device))
-        for place, row in enumerate(rows)
+    parts = [tensor]
+    if len(rows) > 1:
+        _must_be_rows(rows, tensor.shape, func)
+        parts = [tensor[place : place + 1] for place in range(len(rows))]
+    return [
+        func(part, *rest, **kwargs, generator=row.on(tensor.device)) for part, row in zip(parts, rows, strict=True)
     ]
-    return torch.cat(parts)
 
 
 def _normal(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:

@@ -105,16 +105,16 @@ def _choose_strategy(
 ) -> tuple[Forward, bool, list[str]]:
     """Return the quickest strategy that is proved to act as LeRobot's loop, whether one was, and what to tell."""
     config = loaded.policy.config
-    candidates: list[Strategy] = []
+    quick: Strategy | None = None
     reason = "a forward pass does not always give the same number of actions"
     if written:
         reason = f"it writes to its own weights: {min(written)}"
     elif getattr(config, "temporal_ensemble_coeff", None) is not None:
-        candidates.append(Ensemble(loaded.policy))
+        quick = Ensemble(loaded.policy)
     elif loops[0].steps is not None:
-        candidates.append(Chunk(config, loops[0].steps))
-    for strategy in candidates:
-        forward, reason = prove(Forward(pool, loaded.device, strategy), synthetic, loops)
+        quick = Chunk(config, loops[0].steps)
+    if quick is not None:
+        forward, reason = prove(Forward(pool, loaded.device, quick), synthetic, loops)
         if forward is not None:
             return _with_whole_chunks(forward, synthetic), True, []
     slow = Forward(pool, loaded.device, OwnCopy())

@@ -88,12 +88,13 @@ class Connection:
         except (ConnectionClosed, OSError) as error:
             raise self._lost(error) from None
 
-    def receive(self) -> bytes:
-        """Wait for one message.
+    def receive(self) -> Any:
+        """Wait for one message and unpack it, whichever way its arrays are spelled.
 
         Raises:
             PolicyLostError: the connection is gone, or nothing came in time.
-            PolicyError: an error frame came, or the server will never take what was sent.
+            PolicyError: an error frame came, or what is none of the protocol's, or the server will never take
+                what was sent.
         """
         from websockets.exceptions import ConnectionClosed
 
@@ -107,20 +108,15 @@ class Connection:
             raise self._lost(error) from None
         if isinstance(answer, str):
             raise PolicyError(f"{self.address} answered with an error: {last_line(answer)}")
-        return answer
-
-    def receive_message(self) -> Any:
-        """Wait for one message and unpack it, whichever way its arrays are spelled."""
-        data = self.receive()
         try:
-            return unpack(data)
+            return unpack(answer)
         except MalformedMessage as error:
-            raise self.garbage("answered with something that is not its protocol", data, f" ({error})") from None
+            raise self.garbage(f"answered with something that is not its protocol ({error})", answer) from None
 
-    def garbage(self, what: str, answer: Any, reason: str = "") -> PolicyError:
+    def garbage(self, what: str, answer: Any) -> PolicyError:
         """Return the error about an answer that is not of the protocol, showing what came."""
         shown = repr(answer[:120]) if isinstance(answer, (bytes, str)) else clip(answer, 120)
-        return PolicyError(f"{self.address} {what}{reason}: {shown}")
+        return PolicyError(f"{self.address} {what}: {shown}")
 
     def close(self) -> None:
         """Say goodbye, without waiting long for an answer."""

@@ -23,7 +23,7 @@ class OpenPiClient:
 
     def greet(self, connection: Connection) -> Metadata:
         """Read what the server says first."""
-        metadata = connection.receive_message()
+        metadata = connection.receive()
         if not isinstance(metadata, dict):
             raise connection.garbage("began with no map of metadata", metadata)
         return metadata
@@ -34,7 +34,7 @@ class OpenPiClient:
     def ask(self, connection: Connection, message: Message, number: int) -> NDArray[Any]:
         """Ask for a chunk."""
         connection.send(pack(message))
-        return actions_in(connection, connection.receive_message(), "actions")
+        return actions_in(connection, connection.receive(), "actions")
 
     def end(self, connection: Connection) -> None:
         """The close is the end."""

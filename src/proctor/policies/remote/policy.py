@@ -85,7 +85,9 @@ class RemotePolicy(Policy):
         """Say how to get what connects to a server."""
         require("a policy server", "remote", "websockets")
 
-    def __init__(self, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> None:
+    def __init__(
+        self, settings: RemotePolicySettings, benchmark: BenchmarkSpec, spec: PolicySpec | None = None
+    ) -> None:
         if not settings.path:
             raise UsageError("--policy.type=remote needs --policy.path=ws://HOST:PORT.")
         self._settings, self._benchmark = settings, benchmark
@@ -95,26 +97,21 @@ class RemotePolicy(Policy):
             keys=settings.keys or self._dialect.keys(benchmark),
             prompt_key=settings.prompt_key or self._dialect.prompt_key,
         )
-        self._spec: PolicySpec | None = None
+        self._spec = spec or self._spec_by(self._first_contact())
 
     @classmethod
     def from_settings(cls, settings: RemotePolicySettings, benchmark: BenchmarkSpec) -> RemotePolicy:
         """Ask the server what it is. One that is not there is refused before any simulator starts."""
-        policy = cls(settings, benchmark)
-        policy._spec = policy._spec_by(policy._first_contact())
-        return policy
+        return cls(settings, benchmark)
 
     @classmethod
     def rebuild(cls, settings: RemotePolicySettings, benchmark: BenchmarkSpec, spec: PolicySpec) -> RemotePolicy:
         """Build a worker's copy without asking: the server may be away just now, and is waited for later."""
-        policy = cls(settings, benchmark)
-        policy._spec = spec
-        return policy
+        return cls(settings, benchmark, spec)
 
     @property
     def spec(self) -> PolicySpec:
         """What the server said it needs, or what the settings send."""
-        assert self._spec is not None
         return self._spec
 
     def begin(self, task: Task) -> Memory:

@@ -70,7 +70,7 @@ def _send(connection: Connection, kind: str, payload: Message, number: int) -> N
 
 
 def _receive(connection: Connection, wanted: str) -> Metadata:
-    message = connection.receive_message()
+    message = connection.receive()
     if not isinstance(message, dict) or not isinstance(message.get("payload"), dict):
         raise connection.garbage("answered with no message of vla-eval's", message)
     payload: Metadata = message["payload"]

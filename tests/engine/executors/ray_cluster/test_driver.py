@@ -14,7 +14,7 @@ from harness import tiny_tree
 from proctor.config.load import build_settings
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import RunContext, RunFacts
-from proctor.engine.executors.ray_cluster.driver import ClusterRun, Driver
+from proctor.engine.executors.ray_cluster.driver import Driver
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews
 from proctor.engine.executors.ray_cluster.payload import Payload
 from proctor.errors import IdentityError, RunError
@@ -97,7 +97,7 @@ class Deserted(Driver):
     def turn(self) -> None:
         news, barred = self._deaths.pop(0)
         self.made_up.nodes = []
-        self.made_up.is_barred.return_value = barred
+        self.made_up.restarts.is_given_up.return_value = barred
         self._read(news)
 
 
@@ -117,10 +117,9 @@ def test_the_last_node_is_waited_for_until_a_look_says_that_it_is_gone(tmp_path:
     driver.made_up.nodes = []
     plan = make_plan([Task("a", 0, "a", "a", 10)], 1, 0)  # one episode that nobody has
     dispatch = Dispatch(Outcomes(plan), plan, max_attempts=3)
-    run = ClusterRun(driver, dispatch, MagicMock(), MagicMock(count=0), grace=1.0)
-    assert not run._is_over()
+    assert not driver._is_over(dispatch)
     driver.made_up.deserted = True
-    assert run._is_over()
+    assert driver._is_over(dispatch)
     assert "no node is left" in str(dispatch.error)
 
 

@@ -45,15 +45,14 @@ def connected(address: str, code: Path) -> Iterator[None]:
             logging_level=logging.CRITICAL,
             **options,
         )
-    except ConnectionError as error:
-        if address != AUTO:
-            raise _refused(address, error) from None
-        raise UsageError(
-            "--cluster.address=auto: no Ray cluster runs here. Join one or start one with ray start, "
-            "set RAY_ADDRESS, or use --cluster.address=local."
-        ) from None
     except (RuntimeError, ValueError, OSError) as error:
-        raise _refused(address, error) from None
+        words = " ".join(str(error).split()) or type(error).__name__
+        if address == AUTO and isinstance(error, ConnectionError):
+            words = (
+                "no Ray cluster runs here. Join one or start one with ray start, "
+                "set RAY_ADDRESS, or use --cluster.address=local."
+            )
+        raise UsageError(f"--cluster.address={address}: {words}") from None
     finally:
         if on_main_thread:
             signal.signal(signal.SIGTERM, handler)
@@ -62,10 +61,6 @@ def connected(address: str, code: Path) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _refused(address: str, error: Exception) -> UsageError:
-    return UsageError(f"--cluster.address={address}: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 def _check_reachable(address: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -15,13 +15,12 @@ from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path
 from proctor.config.settings import Settings
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.executors.protocol import TICK, Ending, RunContext, RunFacts, Workforce
+from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.ray_cluster.connection import connected
-from proctor.engine.executors.ray_cluster.node import NodeExit, NodeOrder
+from proctor.engine.executors.ray_cluster.node import NodeOrder, NodeReport
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews, NodePool
 from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pack_sources
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
-from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
 from proctor.identity import UNKNOWN, Identity, check_identity, differences
@@ -94,13 +93,13 @@ class Driver:
     ) -> None:
         self._settings, self._directory, self._payload, self._stored = settings, directory, payload, stored
         self._interrupts, self._tell = context.interrupts, context.watcher.note
-        s = settings
-        self.pool = NodePool(self._order, s.eval.batch_size, s.policy, s.eval.max_attempts, s.limits)
+        self.pool = NodePool(settings, context, self._order)
         self._identity: Identity | None = None
-        self._run: ClusterRun | None = None
+        self._scheduler: NodeScheduler | None = None
+        """Hands out the episodes, once they run."""
         self._last_refusal: ProctorError | None = None
-        self._error: ProctorError | None = None
-        self.startup = 0.0
+        self._startup = 0.0
+        self._stop_deadline = float("inf")
 
     # Getting ready.
 
@@ -128,8 +127,6 @@ class Driver:
             self.turn()
             if self._interrupts.count:
                 raise Interrupted
-            if self._error is not None:
-                raise self._error
             ready = [node for node in self.pool.nodes if node.facts is not None]
             moment = time.monotonic()
             if self._identity is None and len(ready) >= least:
@@ -148,38 +145,29 @@ class Driver:
 
     def _has_a_choice(self, ready: Sequence[NodeHandle]) -> bool:
         """Whether one of these can run: a run that goes on has its identity already, and waits for who has it."""
-        return self._stored is None or any(self._agrees(node, self._stored) for node in ready)
+        return self._stored is None or any(not _deviations(node, self._stored) for node in ready)
 
     def _vote(self, ready: Sequence[NodeHandle]) -> None:
         """Settle the run's identity: the stored one, else what most nodes have; of equally many, the first's."""
         votes = Counter(_ballot(node) for node in ready)
         winner = max(ready, key=lambda node: votes[_ballot(node)])  # the first of the best
-        assert winner.facts is not None
         if self._stored is not None:
-            best = next((node for node in ready if self._agrees(node, self._stored)), winner)
-            assert best.facts is not None
-            check_identity(self._stored, best.facts.identity, self._directory.path)
-        self._identity = self._stored or winner.facts.identity
+            best = next((node for node in ready if not _deviations(node, self._stored)), winner)
+            check_identity(self._stored, _identity(best), self._directory.path)
+        self._identity = self._stored or _identity(winner)
         for node in ready:
-            self._admit(node)
+            self._admit(node, self._identity)
 
-    def _agrees(self, node: NodeHandle, identity: Identity) -> bool:
-        assert node.facts is not None
-        return not differences(_comparable(identity), _comparable(node.facts.identity))
-
-    def _admit(self, node: NodeHandle) -> None:
-        assert self._identity is not None
-        assert node.facts is not None
-        if self._agrees(node, self._identity):
-            node.admitted = True
-            if self._run is not None:
-                self._run.begin(node)
-                self._tell(f"node {node.name} joined, with {node.workers} worker{'s' * (node.workers != 1)}")
+    def _admit(self, node: NodeHandle, identity: Identity) -> None:
+        if found := _deviations(node, identity):
+            words = "; ".join(f"{key}: the run has {before}, the node {now}" for key, before, now in found)
+            self._refuse(node, RunError(f"its results would not be the run's: {words}"))
+            node.actor.stop.remote(True)
             return
-        found = differences(_comparable(self._identity), _comparable(node.facts.identity))
-        words = "; ".join(f"{key}: the run has {before}, the node {now}" for key, before, now in found)
-        self._refuse(node, RunError(f"its results would not be the run's: {words}"))
-        node.actor.stop.remote(True)
+        node.admitted = True
+        if self._scheduler is not None:
+            self._scheduler.begin(node, self.admitted())
+            self._tell(f"node {node.name} joined, with {node.workers} worker{'s' * (node.workers != 1)}")
 
     def _refuse(self, node: NodeHandle, reason: ProctorError) -> None:
         self.pool.bar(node)
@@ -207,41 +195,89 @@ class Driver:
         for node in nodes:
             node.workers = min(node.workers, share)
         workforce = Workforce(sum(node.workers for node in nodes), "nodes", len(nodes))
-        return ClusterJob(self, self._settings, self._directory, before, workforce)
+        return ClusterJob(self, before, workforce)
+
+    def run(self, before: Outcomes, context: RunContext, ledger: Ledger, rules: StopRules | None) -> Ending:
+        """Run what is pending to the end, whatever that is, and leave nothing on any node."""
+        dispatch = Dispatch(
+            before,
+            before.pending,
+            max_attempts=self._settings.eval.max_attempts,
+            cut_short=ledger.running(),
+            rules=rules,
+        )
+        scheduler = self._scheduler = NodeScheduler(dispatch, ledger, self._directory, context.watcher)
+        for node in self.admitted():
+            scheduler.begin(node, self.admitted())
+        try:
+            while not self._is_over(dispatch):
+                scheduler.serve(self.admitted())
+                self.turn()
+                self._watch_signals(dispatch)
+                scheduler.publish()
+                scheduler.show(self.admitted())
+            scheduler.show(self.admitted(), force=True)
+        except ProctorError as error:
+            dispatch.end(error)
+        finally:
+            self._dismiss(at_once=dispatch.is_ending)
+        if not isinstance(dispatch.error, StoreError):
+            scheduler.publish(last=True)
+        stopped_by = self._interrupts.first if dispatch.interrupted else None
+        return Ending(stopped_by, dispatch.error, self._startup)
+
+    def _is_over(self, dispatch: Dispatch) -> bool:
+        if not dispatch.is_over and not dispatch.interrupted and not self.pool.nodes and self.pool.deserted:
+            refused = self._last_refusal
+            words = f"no node is left{f', the last because {refused}' if refused else ''}."
+            dispatch.end(RunError(f"{words} Run it again to continue from here."))
+        late = time.monotonic() > self._stop_deadline or self._interrupts.count > 1
+        return dispatch.is_over or (dispatch.interrupted and late)
+
+    def _watch_signals(self, dispatch: Dispatch) -> None:
+        """Hand out no more after a signal, and let every node give its episodes in flight their grace."""
+        if not self._interrupts.count or dispatch.interrupted:
+            return
+        grace = self._settings.eval.stop_grace
+        self._stop_deadline = time.monotonic() + grace + PATIENCE_SECONDS
+        dispatch.interrupt(sum(len(node.begun) for node in self.admitted()), grace)
+        for node in self.pool.nodes:
+            node.actor.stop.remote(False)
 
     def turn(self) -> None:
         """Wait for something to happen, and see to it."""
-        if self._run is None or not self._run.dispatch.interrupted:
-            self.pool.look(self._interrupts, self._tell)
-        for news in self.pool.news(self._interrupts, TICK):
+        if not self._is_stopping():
+            self.pool.look()
+        for news in self.pool.news():
             self._read(news)
+
+    def _is_stopping(self) -> bool:
+        return self._scheduler is not None and self._scheduler.dispatch.interrupted
 
     def _read(self, news: NodeNews) -> None:
         node, report = news.node, news.report
         if report is None:
             self._on_loss(news)
             return
-        if (
-            self._run is None or not self._run.dispatch.interrupted
-        ):  # a node that stops says the same as its driver
+        if not self._is_stopping():  # a node that stops says the same as its driver
             for note in report.notes:
                 self._tell(f"node {node.name}: {note}")
-        if self._run is not None:
-            self._run.scheduler.receive(node, report)
+        if self._scheduler is not None:
+            self._scheduler.receive(node, report)
         if report.results:
             self.pool.restarts.progressed(node.id)
         if report.facts is not None:
             node.facts, node.logs = report.facts, report.logs
             if self._identity is not None:
-                self._admit(node)
-        if report.exit is not None:
-            self._on_exit(node, report.exit)
+                self._admit(node, self._identity)
+        if report.ending is not None:
+            self._on_exit(node, report.ending, report.log_ends)
 
     def _on_loss(self, news: NodeNews) -> None:
         node = news.node
         if news.hopeless:
             self._refuse(node, RunError(f"its part cannot start there: {news.lost}"))
-        elif self.pool.is_barred(node):
+        elif self.pool.restarts.is_given_up(node.id):
             self._refuse(node, RunError(f"its part has died there too often: {news.lost}"))
         elif node.admitted:
             lost = len(node.outstanding)
@@ -249,58 +285,36 @@ class Driver:
             self._tell(f"node {node.name} is lost, with {episodes} to be run elsewhere: {news.lost}")
         else:
             self._tell(f"node {node.name} was lost while it got ready: {news.lost}")
-        if self._run is not None:
-            self._run.scheduler.lose(node, "the node was lost")
+        if self._scheduler is not None:
+            self._scheduler.lose(node, "the node was lost")
 
-    def _on_exit(self, node: NodeHandle, ended: NodeExit) -> None:
-        self.startup += ended.startup
-        error = ended.error
-        if self._run is not None:
-            self._run.scheduler.lose(node, "the node left", blame=False, forgive=error is not None)
+    def _on_exit(self, node: NodeHandle, ending: Ending, log_ends: Mapping[str, bytes]) -> None:
+        self._startup += ending.startup
+        error = ending.error
+        if self._scheduler is not None:
+            self._scheduler.lose(node, "the node left", blame=False, forgive=error is not None)
         if error is None:
             return
         with contextlib.suppress(OSError):  # they are on the node too
-            for name, content in ended.logs.items():
+            for name, content in log_ends.items():
                 self._directory.logs.mkdir(exist_ok=True)
                 (self._directory.logs / file_name(f"{node.name}-{name}")).write_bytes(content)
         if isinstance(error, PolicyError | BenchmarkError):
-            # Another node would come to the same.
-            self._end(type(error)(f"{error} ({node.where})"))
+            # Another node would come to the same. It ends the run, or the waiting for it to begin.
+            error = type(error)(f"{error} ({node.where})")
+            if self._scheduler is None:
+                raise error
+            self._scheduler.dispatch.end(error)
         else:
             self._refuse(node, error)
 
-    def _end(self, error: ProctorError) -> None:
-        """End the run, or the waiting for it to begin."""
-        self._error = self._error or error
-        if self._run is not None:
-            self._run.dispatch.end(error)
-
-    def desertion(self) -> RunError | None:
-        """Return the error that no node is left, if that is so."""
-        if self.pool.nodes or not self.pool.deserted:
-            return None
-        refused = self._last_refusal
-        words = f"no node is left{f', the last because {refused}' if refused else ''}."
-        return RunError(f"{words} Run it again to continue from here.")
-
     # The end.
-
-    def begin(self, run: ClusterRun) -> None:
-        """Let the nodes that are ready, and those that will be, have the episodes of a run."""
-        self._run = run
-        for node in self.admitted():
-            run.begin(node)
-
-    def stop(self) -> None:
-        """Let every node give its episodes in flight their grace."""
-        for node in self.pool.nodes:
-            node.actor.stop.remote(False)
 
     def abandon(self) -> None:
         """End what was started, at once."""
-        self.dismiss(at_once=True)
+        self._dismiss(at_once=True)
 
-    def dismiss(self, *, at_once: bool) -> None:
+    def _dismiss(self, *, at_once: bool) -> None:
         """Let every node end and clean up, and kill what does not."""
         for node in list(self.pool.nodes):
             if node.facts is None:
@@ -311,18 +325,23 @@ class Driver:
                 node.actor.close.remote()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.pool.nodes and time.monotonic() < deadline:
-            for news in self.pool.news(self._interrupts, TICK):
+            for news in self.pool.news():
                 if news.report is not None:
-                    self._take_last_words(news)
+                    self._take_last_words(news.node, news.report)
         for node in list(self.pool.nodes):
             self.pool.drop(node)
 
-    def _take_last_words(self, news: NodeNews) -> None:
-        assert news.report is not None
-        if self._run is not None:
-            self._run.receive_late(news)
-        if news.report.exit is not None:
-            self.startup += news.report.exit.startup
+    def _take_last_words(self, node: NodeHandle, report: NodeReport) -> None:
+        """Take what a node still says when the run is over, as long as it can be stored."""
+        if report.ending is not None:
+            self._startup += report.ending.startup
+        scheduler = self._scheduler
+        if scheduler is None or isinstance(scheduler.dispatch.error, StoreError):
+            return
+        try:
+            scheduler.receive(node, report)
+        except ProctorError as error:
+            scheduler.dispatch.end(error)
 
 
 @dataclass(frozen=True)
@@ -330,95 +349,13 @@ class ClusterJob:
     """The pending episodes of a run, on the nodes of a cluster."""
 
     driver: Driver
-    settings: Settings
-    directory: RunDirectory
     before: Outcomes
     """What of the plan had ended already."""
     workforce: Workforce
 
     def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Hand out until all is stored, a signal comes, or an error ends it."""
-        dispatch = Dispatch(
-            self.before,
-            self.before.pending,
-            max_attempts=self.settings.eval.max_attempts,
-            cut_short=ledger.running(),
-            rules=rules,
-        )
-        scheduler = NodeScheduler(dispatch, ledger, self.directory, context.watcher)
-        return ClusterRun(
-            self.driver, dispatch, scheduler, context.interrupts, self.settings.eval.stop_grace
-        ).run()
-
-
-class ClusterRun:
-    """The event loop of the driver.
-
-    Args:
-        driver: knows the nodes.
-        dispatch: the state of the run.
-        scheduler: between the two.
-        interrupts: the stop signals.
-        grace: seconds for episodes in flight after the first of them.
-    """
-
-    def __init__(
-        self, driver: Driver, dispatch: Dispatch, scheduler: NodeScheduler, interrupts: Interrupts, grace: float
-    ) -> None:
-        self._driver, self._interrupts, self._grace = driver, interrupts, grace
-        self.dispatch, self.scheduler = dispatch, scheduler
-        self._deadline = float("inf")
-
-    def run(self) -> Ending:
-        """Run to the end, whatever that is, and leave nothing on any node."""
-        driver, dispatch, scheduler = self._driver, self.dispatch, self.scheduler
-        driver.begin(self)
-        try:
-            while not self._is_over():
-                scheduler.serve(driver.admitted())
-                driver.turn()
-                self._watch_signals()
-                scheduler.publish()
-                scheduler.show(driver.admitted())
-            scheduler.show(driver.admitted(), force=True)
-        except ProctorError as error:
-            dispatch.end(error)
-        finally:
-            driver.dismiss(at_once=dispatch.is_ending)
-        if not isinstance(dispatch.error, StoreError):
-            scheduler.publish(last=True)
-        stopped_by = self._interrupts.first if dispatch.interrupted else None
-        return Ending(stopped_by, dispatch.error, driver.startup)
-
-    def begin(self, node: NodeHandle) -> None:
-        """Let a node start to work, and know about how much there is for it."""
-        nodes = self._driver.admitted()
-        left = self.dispatch.waiting + sum(len(other.outstanding) for other in nodes)
-        node.actor.begin.remote(max(1, ceil(left / len(nodes))))
-
-    def receive_late(self, news: NodeNews) -> None:
-        """Take what a node still says when the run is over, as long as it can be stored."""
-        if news.report is None or isinstance(self.dispatch.error, StoreError):
-            return
-        try:
-            self.scheduler.receive(news.node, news.report)
-        except ProctorError as error:
-            self.dispatch.end(error)
-
-    def _is_over(self) -> bool:
-        if not self.dispatch.is_over and not self.dispatch.interrupted:
-            deserted = self._driver.desertion()
-            if deserted is not None:
-                self.dispatch.end(deserted)
-        late = time.monotonic() > self._deadline or self._interrupts.count > 1
-        return self.dispatch.is_over or (self.dispatch.interrupted and late)
-
-    def _watch_signals(self) -> None:
-        if not self._interrupts.count or self.dispatch.interrupted:
-            return
-        self._deadline = time.monotonic() + self._grace + PATIENCE_SECONDS
-        self.dispatch.interrupt(sum(len(node.begun) for node in self._driver.admitted()), self._grace)
-        self._driver.stop()
+        return self.driver.run(self.before, context, ledger, rules)
 
 
 def _comparable(identity: Identity) -> Identity:
@@ -428,6 +365,15 @@ def _comparable(identity: Identity) -> Identity:
     return {**identity, "policy": {**policy, "fingerprint": UNKNOWN}} if unknown else identity
 
 
-def _ballot(node: NodeHandle) -> str:
+def _identity(node: NodeHandle) -> Identity:
     assert node.facts is not None
-    return json.dumps(_comparable(node.facts.identity), sort_keys=True)
+    return node.facts.identity
+
+
+def _deviations(node: NodeHandle, identity: Identity) -> list[tuple[str, str, str]]:
+    """Return where what a node has is not what the run has; none: it may take part."""
+    return differences(_comparable(identity), _comparable(_identity(node)))
+
+
+def _ballot(node: NodeHandle) -> str:
+    return json.dumps(_comparable(_identity(node)), sort_keys=True)

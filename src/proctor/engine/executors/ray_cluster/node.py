@@ -19,7 +19,7 @@ from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Feed
 from proctor.engine.executors.machine import ThisMachine
-from proctor.engine.executors.protocol import RunContext, RunFacts
+from proctor.engine.executors.protocol import Ending, RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import Interrupted, ProctorError, RunError, UsageError
@@ -64,18 +64,14 @@ class NodeResult:
     recording: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class NodeExit:
-    """How a node's part of the run ended. `logs` are the last words of its children, if there was an error."""
-
-    error: ProctorError | None = None
-    startup: float = 0.0
-    logs: dict[str, bytes] = field(default_factory=dict)
-
-
 @dataclass
 class NodeReport:
-    """All that happened on a node since its last report, and where it stands."""
+    """All that happened on a node since its last report, and where it stands.
+
+    Attributes:
+        ending: how its part of the run ended, in its last report.
+        log_ends: the last words of its children, if it ended by an error.
+    """
 
     facts: RunFacts | None = None
     logs: str = ""
@@ -87,10 +83,11 @@ class NodeReport:
     workers: int = 0
     busy: int = 0
     steps: int = 0
-    exit: NodeExit | None = None
+    ending: Ending | None = None
+    log_ends: Mapping[str, bytes] = field(default_factory=dict)
 
 
-class ReportBuffer:
+class ReportBuffer(Watcher):
     """Takes news from the node's engine, in its thread, and gives them to whoever collects, in another."""
 
     def __init__(self) -> None:
@@ -106,11 +103,22 @@ class ReportBuffer:
             self._urgent = True
             self._news.notify_all()
 
-    def stand(self, workers: int, busy: int, steps: int, running: list[RunningEpisode]) -> None:
-        """Tell how it goes; that can wait."""
+    def begun(self, episode: Episode) -> None:
+        """Send that a worker has an episode: if the node is lost, that was an attempt."""
+        with self.urgently() as report:
+            report.begun.append(episode.key)
+
+    def progress(self, progress: Progress) -> None:
+        """Send how it goes; that can wait."""
         with self._news:
-            self._report.workers, self._report.busy, self._report.steps = workers, busy, steps
-            self._report.running = running
+            report = self._report
+            report.workers, report.busy, report.steps = progress.workers, progress.busy, progress.steps
+            report.running = list(progress.running)
+
+    def note(self, message: str) -> None:
+        """Send what a display would show."""
+        with self.urgently() as report:
+            report.notes.append(message)
 
     def collect(self, seconds: float) -> NodeReport:
         """Return what there is, as soon as there is something, at the latest after `seconds`."""
@@ -161,40 +169,42 @@ class Node:
     # The engine's thread.
 
     def _live(self) -> None:
+        log_ends: dict[str, bytes] = {}
         try:
             with ExitStack() as stack:
                 stack.enter_context(self._interrupts)
                 folder = stack.enter_context(node_folder(f"{self._order.name}-{os.getpid()}"))
-                ended = self._work(stack, folder)
+                ending = self._work(stack, folder)
+                if ending.error is not None:
+                    log_ends = folder.log_ends()
         except ProctorError as error:
-            ended = NodeExit(error)
+            ending = Ending(error=error)
         except Exception as error:  # whatever it is, the driver must hear of it
             traceback.print_exc()
-            ended = NodeExit(RunError(f"{type(error).__name__}: {error}"))
+            ending = Ending(error=RunError(f"{type(error).__name__}: {error}"))
         with self._reporter.urgently() as report:
-            report.exit = ended
+            report.ending, report.log_ends = ending, log_ends
 
-    def _work(self, stack: ExitStack, folder: NodeFolder) -> NodeExit:
+    def _work(self, stack: ExitStack, folder: NodeFolder) -> Ending:
         settings = build_settings(self._order.payload.unpack(self._order.settings, Path.cwd(), folder.files))
         check_interpreter(settings)
-        machine = ThisMachine.of(settings, folder.run, feed=self._feed)
+        machine = ThisMachine(settings, folder, feed=self._feed)
         plan = make_plan(machine.tasks, settings.eval.n_episodes, settings.seed)
         try:
-            context = RunContext(stack, self._interrupts, NodeWatcher(self._reporter))
+            context = RunContext(stack, self._interrupts, self._reporter)
             prepared = machine.prepare(context, self._order.stored)
         except Interrupted:
-            return NodeExit()
+            return Ending()
         except ProctorError as error:
-            return NodeExit(error, logs=folder.log_ends())
+            return Ending(error=error)  # while the logs are there
         with self._reporter.urgently() as report:
-            report.facts, report.logs = prepared.facts, str(folder.run.logs)
+            report.facts, report.logs = prepared.facts, str(folder.logs)
         self._begin.wait()
         if self._interrupts.count:
             prepared.abandon()
-            return NodeExit()
+            return Ending()
         job = prepared.staff(Outcomes(plan), plan[: self._expected])
-        ending = job.run(context, NodeLedger(self._reporter, folder.run))
-        return NodeExit(ending.error, ending.startup, folder.log_ends() if ending.error is not None else {})
+        return job.run(context, NodeLedger(self._reporter, folder))
 
 
 class NodeLedger(Ledger):
@@ -238,47 +248,25 @@ class NodeLedger(Ledger):
         return files
 
 
-class NodeWatcher(Watcher):
-    """Sends what a display would show."""
+class NodeFolder(RunDirectory):
+    """A run directory without a store, and with `files`."""
 
-    def __init__(self, reporter: ReportBuffer) -> None:
-        self._reporter = reporter
-
-    def begun(self, episode: Episode) -> None:
-        """Send that a worker has an episode: if the node is lost, that was an attempt."""
-        with self._reporter.urgently() as report:
-            report.begun.append(episode.key)
-
-    def progress(self, progress: Progress) -> None:
-        """Send how it goes."""
-        self._reporter.stand(progress.workers, progress.busy, progress.steps, list(progress.running))
-
-    def note(self, message: str) -> None:
-        """Send the note."""
-        with self._reporter.urgently() as report:
-            report.notes.append(message)
-
-
-class NodeFolder:
-    """The layout of the folder; it is a run directory without a store, and with `files`."""
-
-    def __init__(self, path: Path) -> None:
-        self.run = RunDirectory(path)
-        self.files = path / "files"
+    @property
+    def files(self) -> Path:
+        """Where what was sent along is unpacked."""
+        return self.path / "files"
 
     def clear(self) -> None:
         """Remove all but logs that say something."""
-        path = self.run.path
-        shutil.rmtree(self.files, ignore_errors=True)
-        for kept in ("videos", "recording"):  # what is there was sent, or belongs to no episode that ended
-            shutil.rmtree(path / kept, ignore_errors=True)
-        self.run.remove_leftovers()
-        if not list(self.run.logs.glob("*")):
-            shutil.rmtree(path, ignore_errors=True)
+        for kept in ("files", "videos", "recording"):  # what is there was sent, or belongs to no ended episode
+            shutil.rmtree(self.path / kept, ignore_errors=True)
+        self.remove_leftovers()
+        if not list(self.logs.glob("*")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def log_ends(self) -> dict[str, bytes]:
         """Return the end of every log that says something, by its name."""
-        logs = [log for log in self.run.logs.glob("*.log") if log.stat().st_size]
+        logs = [log for log in self.logs.glob("*.log") if log.stat().st_size]
         return {log.name: log.read_bytes()[-_MOST_LOG:] for log in logs}
 
 

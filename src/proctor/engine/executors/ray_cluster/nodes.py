@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings
+from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings, Settings
 from proctor.engine.dispatch import Restarts
-from proctor.engine.executors.protocol import RunFacts
+from proctor.engine.executors.protocol import TICK, RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.node import Node, NodeOrder, NodeReport
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.process import Stillness, wait_readable
@@ -83,31 +83,23 @@ class NodePool:
     """Starts an actor on every node, also on those that join late, and collects their reports.
 
     Args:
+        settings: how many workers a node gets (0: one per core that Ray has there), how many GPUs the policy
+            wants, how often an actor may die without an episode ending in between, and when one counts as hung.
+        context: who is told of a node that is left out, and the stop signals, which end the waiting for news.
         order: makes the order for a node from its name and number of workers.
-        workers: how many workers a node gets; 0: one per core that Ray has there.
-        policy: decides how many GPUs an actor asks Ray for.
-        attempts: how often an actor may die, without an episode ending in between, before its node is left out.
-        limits: when one counts as hung.
     """
 
-    def __init__(
-        self,
-        order: Callable[[str, int], NodeOrder],
-        workers: int,
-        policy: PolicySettings,
-        attempts: int,
-        limits: LimitSettings,
-    ) -> None:
-        self._order, self._workers, self._policy = order, workers, policy
-        self._limits = limits
+    def __init__(self, settings: Settings, context: RunContext, order: Callable[[str, int], NodeOrder]) -> None:
+        self._settings, self._order = settings, order
+        self._interrupts, self._tell = context.interrupts, context.watcher.note
         self.nodes: list[NodeHandle] = []
         self._barred: set[str] = set()
-        self.restarts = Restarts(attempts)
+        self.restarts = Restarts(settings.eval.max_attempts)
         self._looked = 0.0
         self.deserted = False
         """Whether the last look found no node on which an actor of ours is, or could be started."""
 
-    def look(self, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
+    def look(self) -> None:
         """Start actors on nodes that have none, once a second."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
@@ -129,35 +121,37 @@ class NodePool:
             if not cores or identifier in present or identifier in self._barred:
                 continue
             name = f"{one['NodeManagerHostname']} ({identifier[:8]})"
-            gpus = gpus_wanted(self._policy, gpus_there := int(one["Resources"].get("GPU", 0)))
+            gpus = gpus_wanted(self._settings.policy, gpus_there := int(one["Resources"].get("GPU", 0)))
             if gpus > gpus_there:
                 self._barred.add(identifier)
-                tell(f"node {name} is left out: --policy.device needs {gpus} GPUs, Ray has {gpus_there} there")
+                self._tell(
+                    f"node {name} is left out: --policy.device needs {gpus} GPUs, Ray has {gpus_there} there"
+                )
                 continue
-            self.nodes.append(self._start(identifier, name, cores, gpus, interrupts))
+            self.nodes.append(self._start(identifier, name, cores, gpus))
         self._looked = time.monotonic()
         self.deserted = not self.nodes
 
-    def _start(self, identifier: str, name: str, cores: int, gpus: int, interrupts: Interrupts) -> NodeHandle:
+    def _start(self, identifier: str, name: str, cores: int, gpus: int) -> NodeHandle:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        workers = self._workers or cores
+        workers = self._settings.eval.batch_size or cores
         place = NodeAffinitySchedulingStrategy(identifier, soft=False)
         # The cores are asked for, so that other work on the cluster is waited for and not slowed down.
         options = {"num_cpus": min(workers, cores), "num_gpus": gpus, "scheduling_strategy": place}
         actor = ray.remote(Node).options(max_concurrency=4, max_restarts=0, **options)
         handle = actor.remote(self._order(name, workers))
-        return NodeHandle(identifier, name, workers, handle, _ask(handle, interrupts))
+        return NodeHandle(identifier, name, workers, handle, _ask(handle, self._interrupts))
 
-    def news(self, interrupts: Interrupts, seconds: float) -> list[NodeNews]:
-        """Wait for a report, a signal or the time, and return what has come."""
+    def news(self) -> list[NodeNews]:
+        """Wait for a report, a signal or the next tick, and return what has come."""
         if not any(node.news.done() for node in self.nodes):
-            wait_readable([interrupts], seconds)
-        interrupts.drain()
-        found = []
-        for node in [node for node in self.nodes if node.is_silent(self._limits)]:
-            words = f"it has not answered for {self._limits.respond:g} s (--limits.respond)"
+            wait_readable([self._interrupts], TICK)
+        self._interrupts.drain()
+        found, limits = [], self._settings.limits
+        for node in [node for node in self.nodes if node.is_silent(limits)]:
+            words = f"it has not answered for {limits.respond:g} s (--limits.respond)"
             found.append(self._lost(node, TimeoutError(words)))
         for node in [node for node in self.nodes if node.news.done()]:
             problem = node.news.exception()
@@ -166,8 +160,8 @@ class NodePool:
                 continue
             report = node.news.result()
             node.answered += 1
-            if report.exit is None:
-                node.news = _ask(node.actor, interrupts)
+            if report.ending is None:
+                node.news = _ask(node.actor, self._interrupts)
             else:
                 self.drop(node)
             found.append(NodeNews(node, report))
@@ -180,8 +174,6 @@ class NodePool:
         self.restarts.died(node.id)
         # An actor that could not even be made there will not be next time.
         hopeless = isinstance(problem, RayTaskError) or getattr(problem, "actor_init_failed", False)
-        if hopeless or self.restarts.is_given_up(node.id):
-            self.bar(node)
         lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
         words = (lines[-1] if hopeless else lines[0]) if lines else type(problem).__name__
         return NodeNews(node, lost=words, hopeless=hopeless)
@@ -193,10 +185,6 @@ class NodePool:
         self.nodes.remove(node)
         with contextlib.suppress(Exception):  # the cluster may be gone, and the actor with it
             ray.kill(node.actor)
-
-    def is_barred(self, node: NodeHandle) -> bool:
-        """Whether nothing will be started on this node any more."""
-        return node.id in self._barred
 
     def bar(self, node: NodeHandle) -> None:
         """Start nothing on this node any more."""

@@ -95,10 +95,7 @@ def _copy_sources(folder: Path, target: Path) -> None:
 def _put(path: Path) -> Iterator[tuple[str, Any]]:
     import ray
 
-    if path.is_file():
-        yield ".", ray.put(_content(path))
-        return
-    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+    for file in sorted(file for file in (path, *path.rglob("*")) if file.is_file()):
         yield str(file.relative_to(path)), ray.put(_content(file))
 
 
@@ -114,7 +111,7 @@ def _write(content: dict[str, Any], target: Path) -> Path:
     import ray
 
     for name, reference in content.items():
-        file = target if name == "." else target / name
+        file = target / name
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as opened:
             opened.write(ray.get(reference).data)  # one at a time, straight from shared memory

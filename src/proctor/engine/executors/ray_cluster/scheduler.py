@@ -37,16 +37,21 @@ class NodeScheduler:
     """
 
     def __init__(self, dispatch: Dispatch, ledger: Ledger, directory: RunDirectory, watcher: Watcher) -> None:
-        self._dispatch, self._directory = dispatch, directory
+        self.dispatch, self._directory = dispatch, directory
         self._publisher = Publisher(dispatch, ledger, watcher)
         self._running: dict[EpisodeKey, int] = {}
         self._steps_of_the_gone = 0
+
+    def begin(self, node: NodeHandle, nodes: Sequence[NodeHandle]) -> None:
+        """Let one of the nodes start to work, and know about how much there is for it."""
+        left = self.dispatch.waiting + sum(len(other.outstanding) for other in nodes)
+        node.actor.begin.remote(max(1, ceil(left / len(nodes))))
 
     def serve(self, nodes: Sequence[NodeHandle]) -> None:
         """Give every node what it can start now, and as much ahead as bridges the way to it, one by one."""
         helpings: dict[NodeHandle, list[tuple[Episode, int]]] = {node: [] for node in nodes}
         # Few are left: whoever is free first takes the next, and nobody keeps any for later.
-        last = self._dispatch.waiting <= sum(node.workers for node in nodes)
+        last = self.dispatch.waiting <= sum(node.workers for node in nodes)
 
         def room(node: NodeHandle) -> float:
             wanted = node.workers + (0 if last else self._ahead(node.workers))
@@ -54,18 +59,18 @@ class NodeScheduler:
 
         while nodes and room(freest := max(nodes, key=room)) > 0:
             held = freest.freed.popleft() if freest.freed else None
-            episode = self._dispatch.take(held)
+            episode = self.dispatch.take(held)
             if episode is None:
                 break
-            helpings[freest].append((episode, self._dispatch.attempts(episode)))
+            helpings[freest].append((episode, self.dispatch.attempts(episode)))
         for node, helping in helpings.items():
             if helping:
                 node.give(helping)
 
     def _ahead(self, workers: int) -> int:
-        if not self._dispatch.finished:
+        if not self.dispatch.tally.finished:
             return 0
-        return min(workers, ceil(workers * ROUND_TRIP / max(self._dispatch.mean_episode(), 1e-3)))
+        return min(workers, ceil(workers * ROUND_TRIP / max(self.dispatch.tally.mean_episode(), 1e-3)))
 
     def receive(self, node: NodeHandle, report: NodeReport) -> None:
         """Store what a node sends; it is durable when this returns."""
@@ -73,7 +78,7 @@ class NodeScheduler:
         node.begun.update(report.begun)
         self._running.update(one for one in report.running if one.key in node.outstanding)
         for attempt in report.attempts:
-            self._dispatch.note_attempt(attempt.key, f"{attempt.reason} ({node.where})", attempt.worker)
+            self.dispatch.note_attempt(attempt.key, f"{attempt.reason} ({node.where})", attempt.worker)
         for result in report.results:
             record = result.record
             episode = node.outstanding.pop(record.key, None)
@@ -85,7 +90,7 @@ class NodeScheduler:
             self._keep_files(result)
             error = record.error and f"{record.error} ({node.where})"
             worker = record.worker and f"{node.name}/{record.worker}"
-            self._dispatch.finish(replace(record, error=error, worker=worker))
+            self.dispatch.finish(replace(record, error=error, worker=worker))
         self.publish()
 
     def lose(self, node: NodeHandle, reason: str, *, blame: bool = True, forgive: bool = False) -> None:
@@ -99,9 +104,9 @@ class NodeScheduler:
         for key, episode in node.outstanding.items():
             if blame and key in charged:
                 # The loss of the node is told once for all its episodes.
-                self._dispatch.fail(episode, Failure(Cause.NODE, f"{reason} ({node.where})", told=True))
+                self.dispatch.fail(episode, Failure(Cause.NODE, f"{reason} ({node.where})", told=True))
             else:
-                self._dispatch.put_back(episode, forgive=forgive)
+                self.dispatch.put_back(episode, forgive=forgive)
         node.outstanding.clear()
         self.publish()
 
@@ -109,7 +114,7 @@ class NodeScheduler:
         """Tell the watchers how it goes, a few times a second."""
         if not self._publisher.is_due() and not force:
             return
-        self._dispatch.workers = sum(node.workers for node in nodes)
+        self.dispatch.workers = sum(node.workers for node in nodes)
         steps = self._steps_of_the_gone + sum(node.steps for node in nodes)
         self._publisher.show(steps, sum(node.busy for node in nodes), self._in_flight())
 
