@@ -11,9 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from proctor.engine import dispatch as dispatch_module
-from proctor.engine.dispatch import HOPELESS, Cause, Dispatch, Failure, Restarts
+from proctor.engine import retries as retries_module
+from proctor.engine.dispatch import Dispatch
 from proctor.engine.queue import LEAST_ROUNDS, TaskKey, task_key
+from proctor.engine.retries import HOPELESS, Cause, Failure, Restarts
 from proctor.engine.stopping import StopRules
 from proctor.errors import PolicyHostError, RunError
 from proctor.plan import Plan, make_plan
@@ -248,7 +249,7 @@ def test_a_run_is_hopeless_when_every_worker_has_failed_twice_and_nothing_has_en
 
 @pytest.mark.parametrize("hope", ["one finished", "one is further than any that failed"])
 def test_a_run_with_any_hope_goes_on(hope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch_module, "HOPELESS", 2)
+    monkeypatch.setattr(retries_module, "HOPELESS", 2)
     dispatch = started(max_attempts=1)
     if hope == "one finished":
         dispatch.finish(record(taken(dispatch)))

@@ -302,7 +302,7 @@ def test_many_workers_that_all_fail_once_are_no_reason_to_give_up(tmp_path: Path
 def test_a_task_that_always_fails_at_once_does_not_end_a_run_whose_other_task_takes_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proctor.engine.dispatch.HOPELESS", 3)
+    monkeypatch.setattr("proctor.engine.retries.HOPELESS", 3)
     evaluation = run_tiny(
         tmp_path / "run",
         task="a,b",

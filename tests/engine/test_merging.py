@@ -264,16 +264,15 @@ def test_a_resume_keeps_the_batch_shape_that_its_run_began_with(tmp_path: Path) 
 ROOMY = """
 import os
 from dataclasses import dataclass
-from typing import Annotated
 import numpy as np
-from proctor.config.settings import EXECUTION, PolicySettings
+from proctor.config.settings import DevicePolicySettings
 from proctor.policies.protocol import Actions, Policy, PolicySpec
 
 BY_RULE = int(os.environ.get("ROOM", 4))
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(PolicySettings):
-    batch_size: Annotated[int, EXECUTION, "what it comes to is in the spec"] = 0
+class Settings(DevicePolicySettings):
+    pass
 
 class Roomy(Policy):
     Settings = Settings

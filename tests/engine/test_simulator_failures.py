@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from harness import Digests, digests, flags, run_cli, run_tiny, tiny_tree
-from proctor.engine.dispatch import HOPELESS
+from proctor.engine.retries import HOPELESS
 from proctor.errors import RunError
 from proctor.store.episodes import EpisodeTable
 

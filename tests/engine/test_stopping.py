@@ -219,7 +219,7 @@ def test_where_it_stops_depends_on_the_records_and_not_on_their_history(
 def test_a_comparison_counts_what_the_rule_counted_and_says_so(tmp_path: Path, whole: Evaluation) -> None:
     ended = run(tmp_path / "ended", workers=8)
     found = proctor.compare(whole.directory, ended.directory)
-    (note,) = [note for note in found.notes if "ended by a rule" in note]
+    (note,) = [note for note in found.notes if "stopped early by a rule" in note]
     assert f"after {stopped(ended)['episodes']} episodes" in note
     assert found.second.complete
     assert found.second.used.ended == stopped(ended)["episodes"]

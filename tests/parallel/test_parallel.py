@@ -29,6 +29,8 @@ from harness import (
     tiny_tree,
     wait_until,
 )
+from proctor.comparison.pairing import read_sample
+from proctor.store.run_directory import RunDirectory, Shard
 
 SLOW = {"delay": 0.03}
 HANG = {"mischief": "step.hang:*:2:1"}  # every shard, at its third episode
@@ -242,6 +244,36 @@ def test_a_stop_before_the_first_episode_leaves_nothing_behind(tmp_path: Path) -
     assert process.returncode == 130
     assert "nothing was stored" in err
     assert not list((tmp_path / "run").glob("shard_*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_while_the_shards_start_is_a_stop(tmp_path: Path, number: signal.Signals) -> None:
+    run, loading = tmp_path / "run", tmp_path / "loading"
+    (tmp_path / "slow.py").write_text(
+        f"import time, pathlib\nif list(pathlib.Path({str(run)!r}).glob('shard_*')):\n"
+        f"    pathlib.Path({str(loading)!r}).touch()\n    time.sleep(600)\n"
+        "def act(observation):\n    return [0.0, 0.0]\n"
+    )
+    process = start_cli(*parallel(run, 2, policy={"path": f"{tmp_path / 'slow.py'}:act", "placement": "central"}))
+    wait_until(loading.exists)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert "stopped before its next episode. To go on: proctor parallel --resume=" in err
+    assert "missing" not in err
+
+
+def test_a_shard_that_had_no_time_to_begin_is_left_out_of_the_merge(tmp_path: Path) -> None:
+    run_tiny(tmp_path, eval={"batch_size": 1, "shard_id": 1, "num_shards": 2})
+    begun = RunDirectory(tmp_path, Shard(1, 2))
+    identity = begun.stored_identity()
+    assert identity is not None
+    RunDirectory(tmp_path, Shard(0, 2)).begin(identity)
+    done = run_cli("merge", str(tmp_path))
+    assert done.returncode == 3, done.stderr
+    assert "6 episodes missing" in done.stderr
+    assert stored(tmp_path) == 6
+    assert "reproducible" not in done.stdout + done.stderr
 
 
 def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
@@ -463,6 +495,20 @@ def test_a_rule_over_the_shards_stops_where_one_process_would(tmp_path: Path) ->
     kept = stored(tmp_path / "run")
     assert len(alone.plan) <= kept < 180, "the shards were ended"
     assert "stopping" not in done.stdout
+    # What the shards did beyond the stop counts for nobody who looks at the run.
+    first, second = (read_sample(tmp_path / name) for name in ("alone", "run"))
+    assert (second.ended, second.planned, second.rate()) == (first.ended, first.planned, first.rate())
+    new = {"path": f"{SUPPORT / 'tiny_policies.py'}:Constant", "kwargs": {"push": 1.0}}
+    stops = []
+    for rival in ("alone", "run"):
+        better = run_tiny(
+            tmp_path / f"against_{rival}",
+            n_episodes=60,
+            policy=new,
+            eval={"batch_size": 1, "until_better_than": str(tmp_path / rival)},
+        )
+        stops.append((len(better.plan), {**(better.run.stopped or {}), "rule": ""}))
+    assert stops[0] == stops[1]
     # What is known is enough: again, nothing runs.
     again = run_cli(*parallel(tmp_path / "run", 3, n_episodes=60, eval=rule))
     assert again.returncode == 0, again.stderr

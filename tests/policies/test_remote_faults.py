@@ -192,7 +192,7 @@ def test_a_server_that_begins_wrong_is_refused(
         ({"path": "ws://:notaport"}, "--policy.path=ws://:notaport: "),
         ({"type": "remote"}, "--policy.type=remote needs --policy.path=ws://HOST:PORT."),
         ({"path": "ws://127.0.0.1:1", "protocol": "openpy"}, "Did you mean 'openpi'?"),
-        ({"path": "ws://127.0.0.1:1", "timeout": 0}, "--policy.timeout=0.0: must be more than 0."),
+        ({"path": "ws://127.0.0.1:1", "timeout": 0}, "--policy.timeout=0: must be more than 0."),
         ({"path": "ws://127.0.0.1:1", "keys": {"a": "x", "b": "x:y"}}, "gives two things the same place: 'x:y'"),
         ({"path": "ws://127.0.0.1:1", "keys": {"a": "prompt"}}, "gives two things the same place: 'prompt'"),
     ],

@@ -90,7 +90,9 @@ def _read(path: Path) -> RunSample:
     if shard is not None:
         plan = shard_of(plan, *shard)
     used, ended = Outcomes(plan), np.zeros(len(plan), bool)
-    for run in sources.runs:
+    # Where a rule has stopped the whole run, what its shards had done beyond that place does not count.
+    stopped = [run for run in sources.runs if run.path == path.absolute() and run.stopped is not None]
+    for run in stopped or sources.runs:
         ended[plan.places_of(run.plan)[run.ended.at()]] = True
         used.take_over(run.ended.first(run.ended.prefix))
     found = used.ended
@@ -98,7 +100,7 @@ def _read(path: Path) -> RunSample:
     if not told.any():
         raise UsageError(f"{path}: the environment reports no success flag, so there is nothing to compare.")
     used["state"][~told[plan.numbers]] = 0
-    rules = [run.stopped["rule"] for run in sources.runs if run.stopped is not None]
+    rules = [run.stopped["rule"] for run in stopped or sources.runs if run.stopped is not None]
     return RunSample(
         path=path,
         runs=sources.runs,

@@ -2,18 +2,17 @@
 
 It has no process, no clock and no file. An executor (one process, worker processes, nodes of a cluster) tells it
 what happened; it says which episode to start, what to store, what the user should read, and when to stop. So the
-rules for retries and giving up (`docs/failures.md`) hold wherever episodes run.
+rules for retries and giving up (`retries.py`) hold wherever episodes run.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import Enum, auto
 from typing import NamedTuple
 
 from proctor.engine.queue import EpisodeQueue, TaskKey
+from proctor.engine.retries import Attempts, Cause, Failure, Restarts
 from proctor.engine.stopping import Stop, StopRules
 from proctor.errors import PolicyHostError, ProctorError, RunError
 from proctor.events import Progress
@@ -23,37 +22,8 @@ from proctor.store.outcomes import ERROR, SUCCESS, Outcomes, state_of
 from proctor.store.schema import Attempt, EpisodeRecord, RunningEpisode
 from proctor.types import Episode, EpisodeKey
 
-HOPELESS = 12
-"""Failed attempts, at least, after which a run that has not ended a single episode may be given up."""
-
 SHORT_EPISODE = 0.5
 """Seconds below which an episode is short: the coordinator's turn-round matters, and orders are given ahead."""
-
-
-class Cause(Enum):
-    """What failed when an attempt at an episode came to nothing."""
-
-    SIMULATOR = auto()
-    POLICY = auto()
-    NODE = auto()
-
-
-class Failure(NamedTuple):
-    """An attempt that came to nothing.
-
-    Attributes:
-        cause: what failed.
-        reason: why, in words that may follow a colon.
-        worker: who was at it; -1: nobody knows.
-        lasted: seconds that the attempt had been under way.
-        told: whether the user has read of it already.
-    """
-
-    cause: Cause
-    reason: str
-    worker: int = -1
-    lasted: float = 0.0
-    told: bool = False
 
 
 class Batch(NamedTuple):
@@ -62,31 +32,6 @@ class Batch(NamedTuple):
     records: list[EpisodeRecord]
     attempts: list[Attempt]
     notes: list[str]
-
-
-class Restarts:
-    """When something that serves many episodes is not started again: a policy's host, a shard, a node.
-
-    Args:
-        most: how often each may die without an episode ending in between.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._deaths: Counter[str] = Counter()
-
-    def died(self, name: str = "") -> int:
-        """Note a death; returns how many there were in a row."""
-        self._deaths[name] += 1
-        return self._deaths[name]
-
-    def is_given_up(self, name: str = "") -> bool:
-        """Whether it is not to be started again."""
-        return self._deaths[name] >= self._most
-
-    def progressed(self, name: str = "") -> None:
-        """Note that an episode has ended there."""
-        self._deaths.pop(name, None)
 
 
 class Tally:
@@ -198,12 +143,9 @@ class Dispatch:
     ) -> None:
         self._queue = EpisodeQueue(before.plan, pending, max_open_tasks)
         self.tally = Tally(before, cut_short)
-        self._max_attempts, self._rules, self._logs, self._more = max_attempts, rules, logs, more
+        self._rules, self._logs, self._more = rules, logs, more
         self._in_flight: dict[EpisodeKey, Episode] = {}
-        self._numbers: Counter[EpisodeKey] = Counter()  # of attempts that came to nothing, whoever is to blame
-        self._charged: Counter[EpisodeKey] = Counter()  # of those that use up the episode's own
-        self._charged_before: dict[EpisodeKey, int] = {}  # when it was handed out
-        self._failures, self._longest_failure = 0, 0.0
+        self._attempts = Attempts(max_attempts)
         self._batch = Batch([], [], [])
         self.restarts = Restarts(max_attempts)
         self.workers = 1
@@ -237,7 +179,7 @@ class Dispatch:
 
     def add(self, episode: Episode, attempts: int = 0) -> None:
         """Take an episode that is to run too, at which so many attempts came to nothing elsewhere."""
-        self._numbers[episode.key] = self._charged[episode.key] = attempts
+        self._attempts.set(episode.key, attempts)
         self._queue.put_back(episode)
 
     def close(self) -> None:
@@ -249,12 +191,12 @@ class Dispatch:
         episode = None if self.is_ending else self._queue.take(held)
         if episode is not None:
             self._in_flight[episode.key] = episode
-            self._charged_before[episode.key] = self._charged[episode.key]
+            self._attempts.handed_out(episode.key)
         return episode
 
     def attempts(self, episode: Episode) -> int:
         """Return how many of its attempts an episode has used up."""
-        return self._charged[episode.key]
+        return self._attempts.used(episode.key)
 
     def put_back(self, episode: Episode, *, forgive: bool = False) -> None:
         """Let an episode in flight wait again: it was not begun, or its run is stopping, or its node is left out.
@@ -265,7 +207,7 @@ class Dispatch:
         """
         self._land(episode)
         if forgive:
-            self._charged[episode.key] = self._charged_before[episode.key]
+            self._attempts.forgive(episode.key)
         self._queue.put_back(episode)
 
     # What came of it.
@@ -274,15 +216,13 @@ class Dispatch:
         """Take the record of an episode in flight, which has ended."""
         self._land(self._in_flight[record.key])
         self.tally.add_build(record.timing.get("build", 0.0))
-        tries = self._numbers[record.key] + (record.status == "finished")
+        tries = self._attempts.number(record.key) + (record.status == "finished")
         self._batch.records.append(replace(record, attempts=tries))
         self.restarts.progressed()
 
     def note_attempt(self, key: EpisodeKey, reason: str, worker: int) -> None:
         """Take an attempt that came to nothing at an episode which is still where it was."""
-        self._numbers[key] += 1
-        self._charged[key] += 1
-        self._batch.attempts.append(Attempt(key, self._numbers[key], reason, worker))
+        self._batch.attempts.append(Attempt(key, self._attempts.failed(key), reason, worker))
 
     def fail(self, episode: Episode, failure: Failure, eldest: float = 0.0) -> None:
         """Take that an attempt at an episode in flight came to nothing, and decide whether it is tried again.
@@ -297,9 +237,9 @@ class Dispatch:
             return
         self._land(episode)
         self.note_attempt(episode.key, failure.reason, failure.worker)
-        number = self._charged[episode.key]
-        words = f"{episode}: attempt {number} of {self._max_attempts} failed"
-        if number < self._max_attempts:
+        number = self._attempts.used(episode.key)
+        words = f"{episode}: attempt {number} of {self._attempts.most} failed"
+        if self._attempts.may_try_again(episode.key):
             if not failure.told:
                 self.tell(f"{words}, trying again: {failure.reason}")
             self._queue.put_back(episode)
@@ -314,21 +254,14 @@ class Dispatch:
             )
         else:
             self.tell(f"{words}, given up: {failure.reason}")
-            self._batch.records.append(EpisodeRecord.failed(episode, self._numbers[episode.key], failure.reason))
-        if failure.cause is Cause.SIMULATOR:
-            self._give_up_if_hopeless(failure, eldest)
-
-    def _give_up_if_hopeless(self, failure: Failure, eldest: float) -> None:
-        """End a run for which nothing speaks: every worker has failed twice, and nobody got further than they.
-
-        An episode that has been under way for longer than any that failed may be a healthy one.
-        """
-        self._failures += 1
-        self._longest_failure = max(self._longest_failure, failure.lasted)
-        enough = self._failures >= max(HOPELESS, 2 * self.workers)
-        if enough and not self.tally.finished and eldest <= self._longest_failure:
-            words = f"{self._failures} attempts failed and not one episode ended."
-            self.end(RunError(f"{words} The last reason: {failure.reason}"))
+            self._batch.records.append(
+                EpisodeRecord.failed(episode, self._attempts.number(episode.key), failure.reason)
+            )
+        if failure.cause is Cause.SIMULATOR and not self.tally.finished:
+            failures = self._attempts.find_hopeless(failure, self.workers, eldest)
+            if failures:
+                words = f"{failures} attempts failed and not one episode ended."
+                self.end(RunError(f"{words} The last reason: {failure.reason}"))
 
     def lose_host(self, ending: str, log: str) -> bool:
         """Take that a policy's process has died, and how; returns whether it is to be started again."""

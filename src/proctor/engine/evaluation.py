@@ -13,8 +13,8 @@ from typing import Any
 
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
-from proctor.engine.executors.machine import ThisMachine
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, Workforce
+from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError

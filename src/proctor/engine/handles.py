@@ -13,13 +13,14 @@ from typing import Any
 
 from proctor.config.settings import LimitSettings
 from proctor.engine.bell import Bell
-from proctor.engine.dispatch import Cause, Failure
 from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, Message, as_error
-from proctor.engine.process import ChannelChild, Readable, Stillness, overdue, wait_readable
+from proctor.engine.process import ChannelChild, Readable, wait_readable
 from proctor.engine.queue import TaskKey, task_key
+from proctor.engine.retries import Cause, Failure
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, new_memory, now
+from proctor.engine.watchdog import Stillness, overdue
 from proctor.engine.worker import WorkerBoot
 from proctor.errors import Interrupted, PolicyHostError, RunError, UsageError
 from proctor.installation import install_command

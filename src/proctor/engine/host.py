@@ -21,9 +21,9 @@ from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.blame import described
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
+from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault
 from proctor.engine.policy_session import PolicySession, answer
-from proctor.engine.proof import PolicyProof
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions

@@ -64,8 +64,10 @@ def merge_runs(
             "these runs hold recorded episodes, and merging those needs av and pyarrow. "
             f"Run: {install_command('recording')}"
         )
-    # A shard that was stopped at once has not come to write its settings; they are the same in all.
-    tree = read_run_settings(next((run for run in runs if (run / CONFIG_FILE).exists()), runs[0]))
+    # A shard that was stopped at once has not come to write its settings; they are the same in all, and in what
+    # `proctor parallel` has written beside its shards.
+    places = [*runs, target.path]
+    tree = read_run_settings(next((place for place in places if (place / CONFIG_FILE).exists()), runs[0]))
     tree["eval"] = {**(tree.get("eval") or {}), "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
     plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
     prepare_directory(target.path, len(plan))

@@ -18,9 +18,9 @@ from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
 from proctor.engine.bell import Bell
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
+from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit
-from proctor.engine.proof import PolicyProof
 from proctor.engine.rollout import PolicyView
 from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError

@@ -6,7 +6,7 @@ that ends: the kernel sends it SIGKILL. A shard is a `proctor eval` of its own a
 tracker, which runs somebody else's code that outlives the episodes; `ChildProcess` is what all of them share.
 
 What a child starts itself may leave its process group, as a daemon does. It is found by a mark in its
-environment, by a small process beside this one (`warden.py`), which is there also when this one is killed. That
+environment, by a small process beside this one (`orphans.py`), which is there also when this one is killed. That
 lives as long as this process has children. If somebody kills or stops it, another takes over, or this process does
 its work.
 """
@@ -22,15 +22,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from proctor import __version__
-from proctor.config.settings import LimitSettings
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end
-from proctor.engine.transport import Phase, now
-from proctor.engine.warden import SECONDS, VARIABLE, end_marked
+from proctor.engine.orphans import SECONDS, VARIABLE, end_marked
 from proctor.errors import StoreError
 from proctor.files import reason
 from proctor.installation import package_environment
@@ -236,7 +234,7 @@ def be_steady() -> None:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **STEADY})
 
 
-_WARDEN = Path(__file__).with_name("warden.py")
+_WARDEN = Path(__file__).with_name("orphans.py")
 
 _PATIENCE = SECONDS + 2.0
 """Seconds for its last work: it gives up earlier itself, unless somebody has stopped it."""
@@ -334,50 +332,3 @@ def marked(mark: str) -> dict[str, str]:
     """Return the variable that marks a child, inside whatever run this process may be a child of itself."""
     around = os.environ.get(VARIABLE)
     return {VARIABLE: f"{around}:{mark}" if around else mark}
-
-
-_LIMITS = {
-    Phase.IDLE: "respond",
-    Phase.WAIT: "respond",
-    Phase.START: "start",
-    Phase.BUILD: "build",
-    Phase.RESET: "reset",
-    Phase.STEP: "step",
-    Phase.DRAW: "draw",
-    Phase.ENCODE: "draw",
-    Phase.LOAD: "load",
-    Phase.ACT: "act",
-}
-
-_LONGEST_LOOK = 1.0
-"""Seconds between two looks that count. The loops look several times a second; a longer gap was not awake."""
-
-
-class Stillness:
-    """How long something has been the same, in time that this process was awake."""
-
-    def __init__(self) -> None:
-        self._mark: Hashable = None
-        self._seconds, self._looked = 0.0, now()
-
-    def seconds(self, mark: Hashable) -> float:
-        """Take a look; returns for how long `mark` has been what it is."""
-        moment = now()
-        gap, self._looked = moment - self._looked, moment
-        self._seconds = self._seconds + min(gap, _LONGEST_LOOK) if mark == self._mark else 0.0
-        self._mark = mark
-        return self._seconds
-
-
-def overdue(phase: Phase, seconds: float, limits: LimitSettings) -> str | None:
-    """Return why a child that has been in `phase` for so long is to be replaced, or `None` if it may go on.
-
-    Idling and waiting are limited only while the child owes an answer to somebody; that is for the caller to know.
-    """
-    name = _LIMITS[phase]
-    limit: float = getattr(limits, name)
-    if seconds <= limit:
-        return None
-    if name == "respond":
-        return f"it did not take up what waited for it within {limit:g} s (--limits.respond)"
-    return f"{name} took longer than {limit:g} s (--limits.{name})"

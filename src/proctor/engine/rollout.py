@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from proctor.benchmarks.protocol import Simulator
 from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
+from proctor.engine.observation_windows import Windows
 from proctor.engine.policy_session import PolicySession, all_finite, answer, looked_at
 from proctor.engine.transport import Phase
-from proctor.engine.windows import Windows
 from proctor.errors import BenchmarkError, SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.schema import EpisodeRecord, pack_rewards

@@ -25,11 +25,11 @@ from proctor.files import as_written_by_proctor
 from proctor.plan import Plan
 from proctor.stats.intervals import CONFIDENCE
 from proctor.stats.sequential import BetterRule, PrecisionRule, anytime, at_the_stop
-from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN, Outcomes, state_of
-from proctor.store.run_directory import DATABASE, RunDirectory
+from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import EpisodeRecord
-from proctor.types import Episode, EpisodeKey
+from proctor.store.stored_run import StoredRun
+from proctor.types import Episode
 
 
 class Stop(NamedTuple):
@@ -113,12 +113,17 @@ def _outcomes(directory: Path, env_type: str, plan: Plan) -> Outcomes:
     try:
         if not run.holds_a_run():
             raise UsageError(f"--eval.until_better_than={directory}: there is no run there.")
-        with as_written_by_proctor(run.path), EpisodeTable(run.path / DATABASE, read_only=True) as table:
-            for row in table.episodes():
-                place = plan.place_of(EpisodeKey(row.task_group, row.task_id, row.episode_index))
-                if place is not None and (row.task, row.seed) == (plan[place].task.name, plan[place].seed):
-                    shared.add(row, {})
-            _check_rival(directory, table, env_type, plan)
+        with as_written_by_proctor(run.path):
+            stored = StoredRun(run.path)
+            # As in a comparison: nothing beyond the place where a rule stopped it, or where an episode is missing.
+            counted = stored.ended.first(stored.ended.prefix)
+            for number in counted.at().tolist():
+                theirs = counted.plan[number]
+                place = plan.place_of(theirs.key)
+                ours = None if place is None else plan[place]
+                if ours is not None and (theirs.task.name, theirs.seed) == (ours.task.name, ours.seed):
+                    shared["state"][place] = counted["state"][number]
+            _check_rival(directory, stored, env_type, plan)
     except StoreError as error:
         raise UsageError(f"--eval.until_better_than={directory}: {error.__cause__ or error}") from error
     if not len(shared.at(SUCCESS, FAILURE)):
@@ -129,14 +134,14 @@ def _outcomes(directory: Path, env_type: str, plan: Plan) -> Outcomes:
     return shared
 
 
-def _check_rival(directory: Path, table: EpisodeTable, env_type: str, plan: Plan) -> None:
+def _check_rival(directory: Path, stored: StoredRun, env_type: str, plan: Plan) -> None:
     """Refuse a rival that had other chances: another benchmark, or other step limits. A rule could not tell."""
-    benchmark = (table.meta("identity") or {}).get("env", {}).get("type")
+    benchmark = stored.identity.get("env", {}).get("type")
     if benchmark != by_content(env_type):
         raise UsageError(
             f"--eval.until_better_than={directory} is of another benchmark, or of one that has changed."
         )
-    limits = {task["name"]: task["max_steps"] for task in table.meta("tasks") or ()}
+    limits = {task.name: task.max_steps for task in stored.tasks}
     for task in plan.tasks:
         if limits.get(task.name, task.max_steps) != task.max_steps:
             raise UsageError(

@@ -20,9 +20,9 @@ from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
 from proctor.config.registry import load_object
 from proctor.engine.bell import Bell
+from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault
 from proctor.engine.meter import Meter
-from proctor.engine.proof import BenchmarkProof, PolicyProof
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink

@@ -30,6 +30,7 @@ from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
+from proctor.store.stored_run import StoredRun
 
 LOCK = "launcher.lock"
 
@@ -161,7 +162,7 @@ class _Parallel:
 
     def _merge(self, ending: Ending) -> Evaluation:
         """Put together what there is, also of a run that was cut short."""
-        if not earlier_runs(self._target):
+        if not any(StoredRun(run.path).tasks for run in earlier_runs(self._target)):
             return self._nothing(ending)
         try:
             decide = self._rules.decide if self._rules is not None else lambda ended: None

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor import errors
-from proctor.engine.process import ChildProcess, Stillness, module_command
+from proctor.engine.process import ChildProcess, module_command
+from proctor.engine.watchdog import Stillness
 from proctor.errors import (
     EXIT_EPISODE_ERRORS,
     EXIT_OK,

@@ -13,8 +13,8 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.engine.observation_windows import Windows
 from proctor.engine.policy_session import PolicySession, all_finite, looked_at
-from proctor.engine.windows import Windows
 from proctor.files import clip
 from proctor.policies.protocol import PolicySpec, Window
 from proctor.policies.remote.handshake import EPISODE, PROMPT, RESET, SEED, STEP, TASK, WINDOW

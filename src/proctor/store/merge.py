@@ -61,7 +61,10 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         IdentityError: two have other settings, policies or machines; says in what.
         StoreError: two have other results of the same episode; shows both.
     """
-    runs = [StoredRun(directory) for directory in directories]
+    # A launcher names the directories of its shards beforehand: in one that had no time to begin there is nothing.
+    runs = [run for run in map(StoredRun, directories) if run.tasks]
+    if not runs:
+        raise UsageError(f"{directories[0]} was never started: there is nothing to merge.")
     first = runs[0]
     for run in runs:
         _check_same(first, run)
@@ -109,9 +112,6 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
 
 
 def _check_same(first: StoredRun, second: StoredRun) -> None:
-    for run in (first, second):
-        if not run.identity:
-            raise UsageError(f"{run.path} was never started: it holds no settings.")
     lines = [f"  {key}: {before} and {now}" for key, before, now in differences(first.identity, second.identity)]
     if lines:
         raise IdentityError(

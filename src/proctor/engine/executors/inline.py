@@ -11,11 +11,11 @@ import time
 import traceback
 
 from proctor.benchmarks.protocol import Benchmark
-from proctor.engine.dispatch import Cause, Failure
 from proctor.engine.executors.local import RunOrder
 from proctor.engine.executors.protocol import Ending, Publisher, RunContext
 from proctor.engine.meter import Meter
 from proctor.engine.queue import task_key
+from proctor.engine.retries import Cause, Failure
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
 from proctor.engine.video import VideoError

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.config.settings import Settings
-from proctor.engine.dispatch import SHORT_EPISODE, Cause, Dispatch, Failure
+from proctor.engine.dispatch import SHORT_EPISODE, Dispatch
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.preparation import PreparedRun
 from proctor.engine.process import NO_ROOM
+from proctor.engine.retries import Cause, Failure
 from proctor.engine.stopping import StopRules
 from proctor.engine.transport import HOST_DIED, now
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange

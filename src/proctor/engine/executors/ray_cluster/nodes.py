@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from proctor.config.settings import DevicePolicySettings, LimitSettings, PolicySettings, Settings
-from proctor.engine.dispatch import Restarts
 from proctor.engine.executors.protocol import TICK, RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.node import Node, NodeOrder, NodeReport
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.process import Stillness, wait_readable
+from proctor.engine.process import wait_readable
 from proctor.engine.queue import TaskKey
+from proctor.engine.retries import Restarts
+from proctor.engine.watchdog import Stillness
 from proctor.errors import RunError
 from proctor.types import Episode, EpisodeKey
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from proctor.engine.dispatch import Cause, Dispatch, Failure
+from proctor.engine.dispatch import Dispatch
 from proctor.engine.executors.protocol import Publisher
 from proctor.engine.executors.ray_cluster.node import NodeReport, NodeResult
 from proctor.engine.executors.ray_cluster.nodes import NodeHandle
 from proctor.engine.queue import task_key
+from proctor.engine.retries import Cause, Failure
 from proctor.errors import StoreError
 from proctor.events import Watcher
 from proctor.recording.recorder import PART

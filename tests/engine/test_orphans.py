@@ -12,8 +12,8 @@ import pytest
 
 from harness import descendants, is_over, wait_until, warden_of
 from proctor.engine import process as process_module
+from proctor.engine.orphans import VARIABLE
 from proctor.engine.process import STRAYS, marked
-from proctor.engine.warden import VARIABLE
 
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
 
@@ -60,7 +60,7 @@ def test_the_warden_goes_with_the_last_child_and_comes_back_with_the_next() -> N
     for _ in range(2):
         mark = STRAYS.admit()
         (warden,) = descendants(os.getpid())
-        assert "warden.py" in " ".join(warden.cmdline())
+        assert "orphans.py" in " ".join(warden.cmdline())
         STRAYS.dismiss(mark)
         assert descendants(os.getpid()) == []
         STRAYS.dismiss(mark)  # a second time
@@ -106,8 +106,8 @@ def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
     start: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert callable(start)
-    (tmp_path / "warden.py").write_text("import time; time.sleep(3600)")
-    monkeypatch.setattr(process_module, "_WARDEN", tmp_path / "warden.py")
+    (tmp_path / "orphans.py").write_text("import time; time.sleep(3600)")
+    monkeypatch.setattr(process_module, "_WARDEN", tmp_path / "orphans.py")
     monkeypatch.setattr(process_module, "_PATIENCE", 0.1)
     mark = STRAYS.admit()
     warden, stray = warden_of(os.getpid()), start(marked(mark))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.engine.windows import Windows
+from proctor.engine.observation_windows import Windows
 
 offset_sets = st.sets(st.integers(-9, -1), max_size=4).map(lambda past: (*sorted(past), 0))
 chunk_lengths = st.lists(st.integers(1, 12), min_size=1, max_size=12)

@@ -1,6 +1,6 @@
 """Ends what children of a run have started and left behind: a program of its own, which outlives who is killed.
 
-python -I -S warden.py MARK. Every child has PROCTOR_CHILD=MARK.N in its environment, and so has all that it
+python -I -S orphans.py MARK. Every child has PROCTOR_CHILD=MARK.N in its environment, and so has all that it
 starts, even what leaves its process group and session or loses its parent. A line on standard input is the N of a
 child that has ended; the end of the input is the end of the process that started them, or of its last child.
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.config.settings import LimitSettings
-from proctor.engine import process
-from proctor.engine.process import Stillness, overdue
+from proctor.engine import watchdog
 from proctor.engine.transport import Phase
+from proctor.engine.watchdog import Stillness, overdue
 
 FLAGS = {
     Phase.IDLE: "respond",
@@ -65,7 +65,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
-        monkeypatch.setattr(process, "now", lambda: self.time)
+        monkeypatch.setattr(watchdog, "now", lambda: self.time)
 
     def pass_by(self, still: Stillness, seconds: float, every: float = 0.25) -> float:
         """Let time pass for a process that looks that often."""
