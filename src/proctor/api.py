@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.config.load import build_settings, known_fields
+from proctor.config.load import build_settings, known_fields, section
 from proctor.config.settings import Settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError, for_python
+from proctor.files import clip
 from proctor.policies.protocol import Policy
 from proctor.policies.python import LIVE, as_policy
 from proctor.report.console import PatientConsole
@@ -140,26 +141,29 @@ def evaluate(
         ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
         KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
     """
+    for argument, values in (("settings", settings), ("env", env)):
+        if not isinstance(values, Mapping | None):
+            raise UsageError(f"{argument}={clip(values)}: must be a dict.")
     tree: dict[str, Any] = dict(settings or {})
     _refuse_twice(tree, env or {})
     tree["env"] = {
-        **tree.get("env", {}),
+        **section(tree, "env"),
         **(env or {}),
         "type": benchmark,
-        "task": task if isinstance(task, str) else ",".join(task),
+        "task": list(task) if isinstance(task, Iterable) and not isinstance(task, str) else task,
     }
-    tree["eval"] = {**tree.get("eval", {}), "batch_size": workers, "n_episodes": n_episodes}
+    tree["eval"] = {**section(tree, "eval"), "batch_size": workers, "n_episodes": n_episodes}
     tree |= {"seed": seed, "display": display}
     if output_dir is not None:
         tree["output_dir"] = str(output_dir)
     live: Policy | None = None
     if isinstance(policy, str):
-        tree["policy"] = {**tree.get("policy", {}), ("path" if ":" in policy else "type"): policy}
+        tree["policy"] = {**section(tree, "policy"), ("path" if ":" in policy else "type"): policy}
     else:
         live = as_policy(policy, repr(policy))
         name = getattr(policy, "__name__", type(policy).__name__)
         # Known by its class; what it holds is told by its fingerprint, if it has one.
-        tree["policy"] = {**tree.get("policy", {}), "type": "python", "path": f"{LIVE}{name}"}
+        tree["policy"] = {**section(tree, "policy"), "type": "python", "path": f"{LIVE}{name}"}
     evaluation = _evaluate(tree, live)
     if evaluation.stopped_by is signal.SIGINT:
         raise KeyboardInterrupt

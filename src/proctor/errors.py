@@ -30,13 +30,8 @@ class UsageError(ProctorError):
     """A flag, value, task, file or environment that cannot work; raised before anything starts."""
 
     exit_status = EXIT_USAGE
-
-
-class UnknownFlagError(UsageError):
-    """A flag that there is none of; a command that has more flags than whoever found out says it anew."""
-
-    flag: str = ""
-    known: Collection[str] = ()
+    unknown_flag: tuple[str, Collection[str]] | None = None
+    """A flag that there is none of, and those that there are: a command that has more of them says it anew."""
 
 
 class IdentityError(UsageError):
@@ -97,6 +92,7 @@ class Interrupted(Exception):
 
 _FLAG = re.compile(r"--([a-z][\w-]*(?:\.[\w-]+)*)")
 _SEE = re.compile(r" See: proctor [\w-]+ --help")
+_FLAG_HINT = re.compile(r" Did you mean '--[^']*'\?")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -125,7 +121,7 @@ def for_python(arguments: Mapping[str, str]) -> Callable[[_Function], _Function]
                 return function(*given, **named)
             except ProctorError as error:
                 text = _SEE.sub("", str(error)).replace("unknown flag --", "unknown setting ")
-                error.args = (_FLAG.sub(name, text), *error.args[1:])
+                error.args = (_FLAG_HINT.sub("", _FLAG.sub(name, text)), *error.args[1:])
                 raise
 
         return cast("_Function", speaking)
@@ -133,13 +129,13 @@ def for_python(arguments: Mapping[str, str]) -> Callable[[_Function], _Function]
     return decorate
 
 
-def unknown_flag(flag: str, known: Iterable[str], program: str = "proctor eval") -> UnknownFlagError:
+def unknown_flag(flag: str, known: Iterable[str], program: str = "proctor eval") -> UsageError:
     """Return the error for a flag that there is none of, with the one that was meant."""
     known = set(known)
     # A flag of the command line that stands in a file is known, and still none there.
     hint = "" if flag in known else did_you_mean(flag.partition("=")[0], known)
-    error = UnknownFlagError(f"unknown flag {flag}.{hint} See: {program} --help")
-    error.flag, error.known = flag, known
+    error = UsageError(f"unknown flag {flag}.{hint} See: {program} --help")
+    error.unknown_flag = flag, known
     return error
 
 

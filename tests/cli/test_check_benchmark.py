@@ -43,6 +43,7 @@ def test_json_is_all_there_is_on_stdout() -> None:
         (["metaworld", "--stops=3"], "unknown flag --stops. Did you mean '--steps'?"),
         (["metaworld", "--eval.n_episodes=3"], "unknown flag --eval"),
         (["gym", "metaworld"], "'metaworld': expected --name=value. See: proctor check-benchmark --help"),
+        ([f"{SUPPORT / 'tiny.py'}:Tiny", "--tasks=a,b"], "--tasks=a,b: no task has a name without --env.task."),
         ([SOUND, "--env=x"], "--env=x: 'env' is a section"),
         ([SOUND, "--policy=x"], "--policy=x: 'policy' is a section"),
         ([SOUND, "--steps=many"], "--steps=many: must be a whole number"),

@@ -172,7 +172,8 @@ def test_tasks_of_one_name_are_told_apart_by_their_group(tmp_path: Path) -> None
 
 def test_tasks_can_be_chosen(tmp_path: Path) -> None:
     a, b = (make_run(tmp_path / name, {"push": [WIN], "pull": [WIN], "lift": [WIN]}) for name in "ab")
-    assert list(proctor.compare(a, b, tasks=["lift", "push"]).per_task()) == ["push", "lift"]
+    for tasks in (["lift", "push"], "lift, push"):
+        assert list(proctor.compare(a, b, tasks=tasks).per_task()) == ["push", "lift"]
     with pytest.raises(UsageError, match="Did you mean 'push'"):
         proctor.compare(a, b, tasks=["pusk"])
 

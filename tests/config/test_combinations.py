@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,21 @@ def settled(environment: dict[str, str], **section: Any) -> dict[str, Any]:
 def test_a_shard_that_does_not_exist_is_refused(flags: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         settings_from_flags([*BASE, *flags])
+
+
+def test_a_clusters_settings_need_its_address() -> None:
+    with pytest.raises(UsageError, match=r"^--cluster\.min_nodes=3 needs --cluster\.address"):
+        settings_from_flags([*BASE, "--cluster.min_nodes=3"])
+    assert settings_from_flags([*BASE, "--cluster.min_nodes=3", "--cluster.address=auto"]).cluster.min_nodes == 3
+    assert settings_from_flags([*BASE, "--cluster.min_nodes=1"]).cluster.address is None
+
+
+def test_a_run_may_leave_its_cluster(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "policy: {type: zero}\nenv: {type: metaworld, task: reach-v3}\ncluster: {address: auto, min_nodes: 3}\n"
+    )
+    settings = settings_from_flags([f"--resume={tmp_path}", "--cluster.address=none"])
+    assert settings.cluster.address is None
 
 
 def test_shards_need_a_common_place() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.errors import UnknownFlagError, UsageError, unknown_flag
+from proctor.errors import UsageError, unknown_flag
 
 if TYPE_CHECKING:  # the doctor must be able to speak where what reads settings is broken
     from proctor.config.flags import Nested
@@ -128,8 +128,11 @@ class RunCommand(Generic[Own]):
         """Run it; returns the exit status."""
         try:
             return self._run(self._given(arguments))
-        except UnknownFlagError as unknown:
-            raise unknown_flag(unknown.flag, {*unknown.known, *self._flags().values()}, self._prog) from None
+        except UsageError as error:
+            if error.unknown_flag is None:
+                raise
+            flag, known = error.unknown_flag
+            raise unknown_flag(flag, {*known, *self._flags().values()}, self._prog) from None
 
     def show_help(self, console: Console) -> None:
         """Print its words and a table for each kind of flags."""

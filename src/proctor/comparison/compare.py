@@ -19,6 +19,7 @@ from proctor.comparison.result import (
     Kind,
     Verdict,
 )
+from proctor.config.settings import comma_list
 from proctor.errors import UsageError, for_python
 from proctor.identity import Identity, differences
 from proctor.installation import missing_package
@@ -43,7 +44,7 @@ def compare(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
     *,
-    tasks: Sequence[str] = (),
+    tasks: str | Sequence[str] = (),
     alpha: float = ALPHA,
 ) -> Comparison:
     """Compare a run with a baseline, on the seeds that they share. Needs scipy.
@@ -51,13 +52,14 @@ def compare(
     Args:
         first: the baseline: a run directory, or what `evaluate` returned.
         second: the run that may be better or worse.
-        tasks: names of tasks; all that the runs share if none are given.
+        tasks: names of tasks, also as one text with commas; all that the runs share if none are given.
         alpha: how often equal policies may be called different.
 
     Raises:
         UsageError: a directory holds no run, or the runs share no task.
     """
-    return compare_many([Path(first), Path(second)], tasks=tasks, alpha=alpha).comparisons[0]
+    names = comma_list(tasks) if isinstance(tasks, str) else tasks
+    return compare_many([Path(first), Path(second)], tasks=names, alpha=alpha).comparisons[0]
 
 
 def compare_many(

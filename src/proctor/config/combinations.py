@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from proctor.config.settings import Settings
@@ -105,6 +106,13 @@ def check_cluster(settings: Settings) -> None:
     """Refuse an address that is none, and settings that a cluster cannot keep."""
     address = settings.cluster.address
     if address is None:
+        # A run that leaves its cluster, by --resume and --cluster.address=none, still has its settings.
+        for field in fields(settings.cluster) if settings.resume is None else ():
+            value = getattr(settings.cluster, field.name)
+            if value != field.default:
+                raise UsageError(
+                    f"--cluster.{field.name}={value} needs --cluster.address: auto, local or HOST:PORT."
+                )
         return
     if address not in (AUTO, LOCAL) and not _HOST_AND_PORT.fullmatch(address):
         raise UsageError(f"--cluster.address={address}: must be auto, local or HOST:PORT.")

@@ -227,6 +227,9 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
     names = []
     top = get_type_hints(Settings)
     for key, value in tree.items():
+        first, dot, rest = str(key).partition(".")
+        if dot and first in SECTIONS:
+            raise UsageError(f"'{clip(key)}': nest it, as {{{first}: {{{clip(rest)}: ...}}}}.")
         if key not in SECTIONS:
             deeper = isinstance(value, dict) and not is_dict(top.get(key))
             names.append(f"{key}.{next(iter(value))}" if deeper and value else key)

@@ -104,6 +104,11 @@ def choose_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> Sequence[Task]
     by_name = {task.name: task for task in reversed(tasks)}
     if ALL in wanted:
         return list(tasks)
+    if wanted and not any(by_name):
+        names = ",".join(wanted)
+        raise UsageError(
+            f"--tasks={names}: no task has a name without --env.task. Try --env.task={names} instead."
+        )
     check_known("tasks", wanted, by_name)
     if wanted:
         return [by_name[name] for name in dict.fromkeys(wanted)]
