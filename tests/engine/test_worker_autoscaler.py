@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness import Digests, digests, flags, run_tiny, tiny_tree
 from proctor.engine import workforce as workforce_module
-from proctor.engine.executors import local, machine
+from proctor.engine.executors import local, this_machine
 from proctor.engine.workforce import WINDOW, WorkerAutoscaler, WorkerLoad
 from proctor.events import Progress, Watcher
 
@@ -106,7 +106,7 @@ class Counts(Watcher):
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a small machine: with many cores so few episodes would not ask for more workers."""
-    for module in (local, machine):
+    for module in (local, this_machine):
         monkeypatch.setattr(module, "usable_cores", lambda: 2)
 
 
