@@ -413,6 +413,7 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
     [
         (["--eval.n_episode=3"], "Did you mean '--eval.n_episodes'?"),
         (["--num-shards=many"], "--num-shards=many: must be a whole number or auto."),
+        (["--num-shards"], "--num-shards needs a value: --num-shards=..."),
         (["--num-shard=2"], "Did you mean '--num-shards'? See: proctor parallel --help"),
         (["--num-shards=0"], "must be from 1 to 512, or auto"),
         (["--render-device=gpus"], "Did you mean 'gpu'?"),

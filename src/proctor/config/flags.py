@@ -53,7 +53,7 @@ def parse_flags(
                 value = "true"
             elif not rest or rest[0].startswith("--"):
                 check_name(name)
-                raise UsageError(f"--{name} needs a value: --{name}=...")
+                raise UsageError(f"{token} needs a value: {token}=...")
             else:
                 value = rest.pop(0)
         flags[name] = value
