@@ -79,7 +79,7 @@ def test_tasks_are_chosen_by_suite_and_number() -> None:
     ("flag", "words"),
     [
         ("--env.task=libero_gaol", "Did you mean 'libero_goal'"),
-        ("--env.task=,", "--env.task is missing"),
+        ("--env.task=,", "a task's name is empty"),
         ("--env.task_ids=-1", "libero_10 has tasks 0 to 9"),
         ("--env.task_ids=first", "--env.task_ids"),
         ("--env.camera_name=agentview", "Did you mean 'agentview_image'"),

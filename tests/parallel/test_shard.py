@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.engine import process
+from proctor.engine import watchdog
 from proctor.parallel.shard import ShardProcess, ShardRecipe
 from proctor.plan import make_plan
 from proctor.store.run_directory import RunDirectory
@@ -27,7 +27,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
-        monkeypatch.setattr(process, "now", lambda: self.time)
+        monkeypatch.setattr(watchdog, "now", lambda: self.time)
 
     def watch(self, shard: ShardProcess, seconds: float) -> None:
         for _ in range(round(4 * seconds)):

@@ -44,7 +44,7 @@ def test_a_run_that_is_never_read_to_its_end_keeps_neither_the_list_nor_ctrl_c_w
             page = connection.getresponse().read().decode()
             connection.close()
             assert "complete" in page
-            assert "Reading it takes long" in page
+            assert "Reading it takes a while" in page
         waiting = HTTPConnection("127.0.0.1", port, timeout=60)
         waiting.request("GET", "/run/stuck/")
         process.send_signal(signal.SIGINT)

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
-from annotated_types import Ge, Gt, Le
+try:
+    from annotated_types import Ge, Gt, Le
+except ModuleNotFoundError:  # in a worker of an interpreter without pydantic: what reaches it is checked already
+    Ge = Gt = Le = lambda bound: bound  # type: ignore[assignment,misc,return-value]
 
 EXECUTION = "execution"
 
