@@ -87,10 +87,12 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Window",
         "__version__",
         "check_benchmark",
+        "close_envs",
         "compare",
         "evaluate",
         "make_env",
         "make_env_config",
+        "make_env_pre_post_processors",
     ]
 
 

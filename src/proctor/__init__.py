@@ -68,10 +68,12 @@ __all__ = [
     "Window",
     "__version__",
     "check_benchmark",
+    "close_envs",
     "compare",
     "evaluate",
     "make_env",
     "make_env_config",
+    "make_env_pre_post_processors",
 ]
 
 if TYPE_CHECKING:
@@ -118,7 +120,8 @@ if TYPE_CHECKING:
     from proctor.store.schema import EpisodeRecord
     from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
     from proctor.types import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
-    from proctor.vector.make import make_env
+    from proctor.vector.lerobot_config import make_env_pre_post_processors
+    from proctor.vector.make import close_envs, make_env
 
 _HOMES = {
     "proctor.api": "EvalResult evaluate",
@@ -144,7 +147,8 @@ _HOMES = {
     "proctor.store.schema": "EpisodeRecord",
     "proctor.trackers.protocol": "RunOutcome TrackedRun Tracker",
     "proctor.types": "BenchmarkSpec Episode Feature Look Observation Outcome Task",
-    "proctor.vector.make": "make_env",
+    "proctor.vector.lerobot_config": "make_env_pre_post_processors",
+    "proctor.vector.make": "close_envs make_env",
 }
 
 

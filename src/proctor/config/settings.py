@@ -8,6 +8,7 @@ Names are LeRobot's wherever LeRobot has the thing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
@@ -77,12 +78,43 @@ class EnvSettings:
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0
 
-    def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
+    def create_envs(
+        self, n_envs: int, use_async_envs: bool = False, autoreset_mode: Any = "NextStep"
+    ) -> dict[str, dict[int, Any]]:
         """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
-        from proctor.config.registry import VECTOR_ENVS, load_object
-
-        made: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
+        made: dict[str, dict[int, Any]] = _vector("make:create_envs", self, n_envs, use_async_envs, autoreset_mode)
         return made
+
+    # What LeRobot's configs have besides, for its code. It follows from the settings, and is none itself.
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """A LeRobot `PolicyFeature` for the action and for every part of an observation."""
+        found: Mapping[str, Any] = _vector("lerobot_config:features", self)
+        return found
+
+    @property
+    def features_map(self) -> Mapping[str, str]:
+        """The policy's key of every feature."""
+        found: Mapping[str, str] = _vector("lerobot_config:features_map", self)
+        return found
+
+    @property
+    def fps(self) -> int:
+        """Steps a second in the robot's own time."""
+        return int(_vector("lerobot_config:fps", self))
+
+    def get_env_processors(self) -> tuple[Any, Any]:
+        """Return LeRobot's pipelines before and behind a policy: empty, the environments have done it already."""
+        made: tuple[Any, Any] = _vector("lerobot_config:get_env_processors", self)
+        return made
+
+
+def _vector(name: str, *arguments: Any) -> Any:
+    """Call a function of a layer above this one, which knows benchmarks."""
+    from proctor.config.registry import VECTOR, load_object
+
+    return load_object(f"{VECTOR}.{name}")(*arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
