@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from proctor.errors import UsageError
 from proctor.types import IMAGE, IMAGES, STATE, BenchmarkSpec, Feature
@@ -102,3 +103,22 @@ def action_space(spec: BenchmarkSpec) -> Any:
         for bound in (spec.action_low, spec.action_high)
     )
     return spaces.Box(low, high, dtype=kind)
+
+
+def checked_action(action: Any, space: Any) -> NDArray[Any]:
+    """Return an action, or one for each of several environments, as an array of the space's shape.
+
+    Raises:
+        ValueError: it has another shape, or is not made of finite numbers. That is the caller's mistake, told
+            before any simulator has moved.
+    """
+    array = np.asarray(action)
+    got = f"but got shape {array.shape} with ndim={array.ndim}"
+    if len(space.shape) == 1 and array.ndim != 1:
+        raise ValueError(f"Expected action to be 1-D (shape (action_dim,)), {got}")  # LeRobot's words
+    if array.shape != space.shape:
+        each = " (num_envs, action_dim)" if len(space.shape) > 1 else ""
+        raise ValueError(f"Expected action to have shape {space.shape}{each}, {got}")
+    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        raise ValueError(f"Expected action to be finite numbers, but got {array!r:.200}")
+    return array
