@@ -1,8 +1,8 @@
 """What wakes a process or a thread that waits: an eventfd that knows whether it is still open.
 
 A thread may come late: a policy of the caller's process may still be in `act` when its run is over. If it rang a
-bare number, that could be another file by then, and eight bytes would land in it. So an `EventFd` owns its descriptor,
-closes it once, and only when nobody is using it; whoever rings or waits later does nothing.
+bare number, that could be another file by then, and eight bytes would land in it. So an `EventFd` owns its
+descriptor, closes it once, and only when nobody is using it; whoever rings or waits later does nothing.
 """
 
 from __future__ import annotations
