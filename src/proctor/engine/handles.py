@@ -249,17 +249,23 @@ class WorkerHandle:
         self._stillness = Stillness()
         self.held_task: TaskKey | None = None
         """The task whose simulator the worker has, or will have when it gets to its last order."""
-        if host is not None:
-            host.attach(number, self.slot)
-        self.child = ChannelChild(
-            "worker",
-            _boot(WorkerBoot, recipe),
-            # A worker without a host rings nobody; its own bell stands in.
-            [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
-            log=recipe.logs / f"worker-{number}.log",
-            env=dict(recipe.environment),
-            python=recipe.python,
-        )
+        try:
+            if host is not None:
+                host.attach(number, self.slot)
+            self.child = ChannelChild(
+                "worker",
+                _boot(WorkerBoot, recipe),
+                # A worker without a host rings nobody; its own bell stands in.
+                [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
+                log=recipe.logs / f"worker-{number}.log",
+                env=dict(recipe.environment),
+                python=recipe.python,
+            )
+        except BaseException:  # no room for one more process or descriptor, say: nothing of it may stay behind
+            if host is not None:
+                host.detach(number)
+            self.slot.close()
+            raise
 
     def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""
