@@ -27,11 +27,13 @@ __all__ = [
     "CheckResult",
     "Comparison",
     "DamagedError",
+    "DatasetConfig",
     "DevicePolicySettings",
     "EnvProcessor",
     "EnvSettings",
     "Episode",
     "EpisodeRecord",
+    "EvalConfig",
     "EvalResult",
     "Feature",
     "IdentityError",
@@ -41,6 +43,7 @@ __all__ = [
     "NoPicturesError",
     "Observation",
     "Outcome",
+    "PeftConfig",
     "Policy",
     "PolicyError",
     "PolicyHostError",
@@ -61,6 +64,7 @@ __all__ = [
     "Tracker",
     "UsageError",
     "UserCodeError",
+    "WandBConfig",
     "Window",
     "__version__",
     "check_benchmark",
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
     from proctor.blame import UserCodeError
     from proctor.comparison.compare import compare
     from proctor.comparison.result import Comparison
+    from proctor.config.lerobot_configs import DatasetConfig, PeftConfig
     from proctor.config.load import make_env_config
     from proctor.config.settings import (
         EXECUTION,
@@ -86,8 +91,10 @@ if TYPE_CHECKING:
         AtMost,
         DevicePolicySettings,
         EnvSettings,
+        EvalConfig,
         MoreThan,
         PolicySettings,
+        WandBConfig,
     )
     from proctor.conformance.results import CheckResult
     from proctor.conformance.suite import check_benchmark
@@ -123,8 +130,11 @@ _HOMES = {
     "proctor.blame": "UserCodeError",
     "proctor.comparison.compare": "compare",
     "proctor.comparison.result": "Comparison",
+    "proctor.config.lerobot_configs": "DatasetConfig PeftConfig",
     "proctor.config.load": "make_env_config",
-    "proctor.config.settings": "EXECUTION AtLeast AtMost DevicePolicySettings EnvSettings MoreThan PolicySettings",
+    "proctor.config.settings": """
+        EXECUTION AtLeast AtMost DevicePolicySettings EnvSettings EvalConfig MoreThan PolicySettings WandBConfig
+    """,
     "proctor.conformance.results": "CheckResult",
     "proctor.conformance.suite": "check_benchmark",
     "proctor.errors": """

@@ -19,7 +19,7 @@ from proctor.benchmarks.processors import (
     processors_for,
     spec_behind,
 )
-from proctor.config.contents import source_hash
+from proctor.config.content_hashes import source_hash
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError

@@ -161,8 +161,8 @@ def chosen_device(policy: PolicySettings) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """How many episodes, and how they are run (`--eval.*`)."""
+class EvalConfig:
+    """How many episodes, and how they are run (`--eval.*`); LeRobot's `EvalConfig`, and more."""
 
     n_episodes: Annotated[int, EXECUTION, AtLeast(1), AtMost(MOST_EPISODES), "episodes per task"] = 50
     batch_size: Annotated[
@@ -185,6 +185,10 @@ class RunSettings:
         "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
         "costs time but changes no result",
     ] = False
+    recording_repo_id: Annotated[
+        str | None, EXECUTION, "as in LeRobot, but nothing is uploaded: the dataset stays with the run"
+    ] = None
+    recording_private: Annotated[bool, EXECUTION, "as in LeRobot, of what is uploaded"] = False
     max_attempts: Annotated[
         int, EXECUTION, AtLeast(1), "how often an episode is tried before it is stored as an error"
     ] = 3
@@ -219,6 +223,10 @@ class RunSettings:
         float, EXECUTION, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"
     ] = 10.0
 
+    def __post_init__(self) -> None:
+        if self.recording_repo_id is not None and not self.recording:
+            raise ValueError("recording_repo_id needs recording=true")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
@@ -251,8 +259,11 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WandbSettings:
-    """How Weights & Biases is told of a run (`--wandb.*`); WANDB_* variables hold for what is left open."""
+class WandBConfig:
+    """How Weights & Biases is told of a run (`--wandb.*`), as in LeRobot.
+
+    WANDB_* variables hold for what is left open.
+    """
 
     enable: Annotated[bool, EXECUTION, "the same as wandb in --report_to"] = False
     project: Annotated[str | None, EXECUTION, "project, of trackio too [WANDB_PROJECT, or proctor]"] = None
@@ -263,6 +274,11 @@ class WandbSettings:
         "online, offline or disabled [WANDB_MODE, or online]",
     ] = None
     run_id: Annotated[str | None, EXECUTION, "id of the run to go on with [the one of the run directory]"] = None
+    notes: Annotated[str | None, EXECUTION, "words beside the run [WANDB_NOTES]"] = None
+    add_tags: Annotated[bool, EXECUTION, "tag the run with its policy, benchmark and seed"] = True
+    disable_artifact: Annotated[
+        bool, EXECUTION, "leave out the table of episodes, which wandb keeps as an artifact"
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,10 +287,10 @@ class Settings:
 
     policy: PolicySettings
     env: EnvSettings
-    eval: RunSettings = field(default_factory=RunSettings)
+    eval: EvalConfig = field(default_factory=EvalConfig)
     limits: LimitSettings = field(default_factory=LimitSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
-    wandb: WandbSettings = field(default_factory=WandbSettings)
+    wandb: WandBConfig = field(default_factory=WandBConfig)
     seed: Annotated[int, AtLeast(0), AtMost(MOST_SEED), "episode i of every task runs with seed + i"] = 1000
     rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
         field(default_factory=dict)
@@ -301,3 +317,11 @@ class Settings:
         EXECUTION,
         "progress on the terminal; json: an object per line, for programs",
     ] = "auto"
+    passed_over: Annotated[tuple[str, ...], EXECUTION] = ()
+    """What was given in LeRobot's words and means nothing here, with what holds instead. No flag."""
+
+    @property
+    def passed_over_note(self) -> str | None:
+        """One line for all that was passed over, if there is something."""
+        words = "; ".join(self.passed_over)
+        return f"LeRobot settings with no effect here: {words}." if words else None
