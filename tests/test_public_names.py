@@ -135,7 +135,7 @@ def test_importing_a_worker_imports_neither_settings_checks_nor_display_nor_simu
 
 
 def test_importing_a_host_imports_no_more_than_a_worker_does() -> None:
-    loaded = imported_by("import proctor.engine.host")
+    loaded = imported_by("import proctor.engine.policy_host")
     assert "proctor" in loaded
     assert not loaded & HEAVY
 

@@ -16,7 +16,7 @@ from proctor.blame import users_code
 from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
@@ -195,7 +195,7 @@ class Preparation:
                 return LoadedPolicy(settings, spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
         hosts = [
-            HostHandle(recipe, stack.enter_context(closing(Bell())))
+            HostHandle(recipe, stack.enter_context(closing(EventFd())))
             for recipe in self._host_recipes(settings, plain_spec)
         ]
         try:

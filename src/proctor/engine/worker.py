@@ -19,7 +19,7 @@ from proctor.benchmarks.processors import EnvProcessor, make_simulator, processo
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
 from proctor.config.registry import load_object
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault
 from proctor.engine.meter import Meter
@@ -55,7 +55,7 @@ class RemoteActor:
 
     phase = Phase.WAIT
 
-    def __init__(self, slot: Slot, host_bell: Bell) -> None:
+    def __init__(self, slot: Slot, host_bell: EventFd) -> None:
         self._slot, self._host_bell = slot, host_bell
         self._first = b""
         self._generation = 0
@@ -160,7 +160,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
     try:
-        actor = _actor(settings, slot, Bell(host_bell), meter)
+        actor = _actor(settings, slot, EventFd(host_bell), meter)
         player = EpisodePlayer(settings, benchmark, actor, meter)
     except RunError as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
@@ -198,7 +198,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, slot: Slot, host_bell: Bell, meter: Meter) -> Actor:
+def _actor(settings: WorkerBoot, slot: Slot, host_bell: EventFd, meter: Meter) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     spec = BenchmarkSpec.from_wire(settings.spec)

@@ -20,7 +20,7 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.blame import described
 from proctor.config.registry import load_object
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault
 from proctor.engine.policy_session import PolicySession, answer
@@ -109,7 +109,7 @@ class PolicyServer:
         self,
         policy: Policy,
         action_size: int,
-        bell: Bell,
+        bell: EventFd,
         generation: int,
         blame: Callable[[RunError], None],
         cells: Sequence[PhaseCell],
@@ -289,7 +289,7 @@ class HostBoot:
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop."""
     told = HostBoot(**boot)
-    bell, memory = Bell(descriptors[0]), descriptors[1]
+    bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
