@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import lerobot
 import numpy as np
 import pytest
 import torch
@@ -245,6 +247,13 @@ def test_the_processors_around_a_policy_do_nothing_twice(checkpoint: Checkpoint)
         "XVLAAddDomainIdProcessorStep",
         "XVLARotation6DToAxisAngleProcessorStep",
     ]
+
+
+def test_every_file_of_lerobots_that_the_walk_through_all_steps_names_is_there() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "processors.md").read_text()
+    named = re.findall(r"`lerobot/([\w/]+\.py)`", page)
+    assert len(named) > 4
+    assert [name for name in named if not (Path(lerobot.__file__).parent / name).is_file()] == []
 
 
 def test_lerobots_keys_come_back_from_every_layout() -> None:

@@ -262,11 +262,14 @@ STILL = np.zeros((2, 2), np.float32)
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (STILL[0], r"shape \(2, 2\) \(num_envs, action_dim\), but got shape \(2,\) with ndim=1"),
-        (STILL[:1], r"got shape \(1, 2\)"),
+        (STILL[0], r"to be 1-D \(shape \(action_dim,\)\), but got shape \(\) with ndim=0"),
+        (STILL[:, None], r"Expected action to be 1-D .* but got shape \(1, 2\) with ndim=2"),
+        (STILL[:1], r"one action for each environment, .* = \(2, 2\), but got shape \(1, 2\)"),
         (np.zeros((3, 2)), r"got shape \(3, 2\)"),
-        (np.zeros((2, 3)), r"got shape \(2, 3\)"),
+        (np.zeros(5), r"got shape \(5,\)"),
+        (np.float32(1), r"got shape \(\)"),
         (STILL[None], r"got shape \(1, 2, 2\)"),
+        (np.zeros((2, 3)), r"Expected action to have shape \(2,\), but got shape \(3,\)"),
         (np.full((2, 2), np.nan), "finite numbers"),
         ([["up", "down"]] * 2, "finite numbers"),
     ],

@@ -109,6 +109,6 @@ def test_seeds_and_options_go_through_wrappers(use_async: bool) -> None:
     assert env.reset()[1]["seed"].tolist() == [9, 10]
     assert env.reset(options={"episode_index": 0})[1]["seed"].tolist() == [7, 8]
     assert (env.num_envs, env.unwrapped.call("task_description")) == (2, ("do a", "do a"))
-    with pytest.raises(ValueError, match="Expected action to have shape"):
+    with pytest.raises(ValueError, match="Expected one action for each environment"):
         env.step(DOWN[:1])
     env.close()

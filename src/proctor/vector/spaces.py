@@ -113,12 +113,20 @@ def checked_action(action: Any, space: Any) -> NDArray[Any]:
             before any simulator has moved.
     """
     array = np.asarray(action)
-    got = f"but got shape {array.shape} with ndim={array.ndim}"
-    if len(space.shape) == 1 and array.ndim != 1:
-        raise ValueError(f"Expected action to be 1-D (shape (action_dim,)), {got}")  # LeRobot's words
-    if array.shape != space.shape:
-        each = " (num_envs, action_dim)" if len(space.shape) > 1 else ""
-        raise ValueError(f"Expected action to have shape {space.shape}{each}, {got}")
+    *environments, _ = space.shape
+    count = len(environments)
+    if list(array.shape[:count]) != environments:
+        raise ValueError(
+            f"Expected one action for each environment, shape (num_envs, action_dim) = {space.shape}, "
+            f"but got shape {array.shape}"
+        )
+    wanted, given = space.shape[count:], array.shape[count:]
+    if len(given) != 1:  # LeRobot's words
+        raise ValueError(
+            f"Expected action to be 1-D (shape (action_dim,)), but got shape {given} with ndim={len(given)}"
+        )
+    if given != wanted:
+        raise ValueError(f"Expected action to have shape {wanted}, but got shape {given}")
     if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise ValueError(f"Expected action to be finite numbers, but got {array!r:.200}")
     return array
