@@ -24,6 +24,8 @@ _IRRELEVANT = frozenset(
     # Where it lies or runs, which is told elsewhere, and how it is to be published.
     ("pretrained_path", "device", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_revision")
 )
+_TRAINING = "train_config.json"
+"""How it was trained, which nobody reads who loads it: a policy is the same beside it and without."""
 _HUB_ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 
 
@@ -162,7 +164,9 @@ def _fingerprint(directory: Path, configs: Mapping[str, Any], contents: Contents
         whole.update(f"{name}={json.dumps(contents.replaced(value), sort_keys=True, default=str)}\n".encode())
     for file in sorted(directory.rglob("*")):
         name = str(file.relative_to(directory))
-        documentation = file.suffix == ".md" or any(part.startswith(".") for part in Path(name).parts)
+        documentation = (
+            file.suffix == ".md" or name == _TRAINING or any(part.startswith(".") for part in Path(name).parts)
+        )
         if file.is_file() and not documentation and name not in configs and "__pycache__" not in name:
             whole.update(f"{name}={content_hash(file)}\n".encode())
     whole.update("\n".join(contents.others()).encode())

@@ -105,6 +105,11 @@ class LeRobotPolicy(Policy):
         )
         return cls(trial, spec)
 
+    @classmethod
+    def reloads(cls, settings: LeRobotSettings) -> bool:
+        """Weights, configs and statistics are read from the checkpoint; code that comes with one is imported."""
+        return not settings.trust_remote_code
+
     @staticmethod
     def _tried(
         load: Callable[[], LoadedCheckpoint],
