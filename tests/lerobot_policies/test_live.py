@@ -30,7 +30,7 @@ def live(one: proctor.Evaluator, training: Training, output_dir: Path) -> procto
     )
 
 
-def digests(result: proctor.EvalResult) -> list[tuple[str, ...]]:
+def digests(result: proctor.EvalResult) -> list[tuple[str | None, str | None]]:
     return [record.digests for record in result]
 
 
@@ -65,7 +65,12 @@ def test_a_live_run_is_continued_by_the_saved_checkpoint(tmp_path: Path) -> None
     training.save(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "train_config.json").write_text("{}")
     result = proctor.evaluate(
-        tmp_path / "checkpoint", task="reach-v3", n_episodes=2, display="none", env=ENV, output_dir=tmp_path / "run"
+        tmp_path / "checkpoint",
+        task="reach-v3",
+        n_episodes=2,
+        display="none",
+        env=ENV,
+        output_dir=tmp_path / "run",
     )
     assert [record.episode_index for record in result] == [0, 1]
 

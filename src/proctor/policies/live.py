@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ from proctor.policies.protocol import LivePolicy
 from proctor.policies.python import LIVE, as_policy
 from proctor.policies.torch_module import TorchPolicy
 
+_WORD = re.compile(r"[\w-]+")
+
 
 def named_settings(policy: str | Path) -> dict[str, str]:
     """Return the settings that a text means: the name of a kind of policy, or else what `--policy.path` takes."""
     text = str(policy)
-    is_kind = isinstance(policy, str) and (
-        text in POLICIES or (":" not in text and any(plugin.name == text for plugin in plugins(POLICY_GROUP)))
-    )
-    if is_kind and is_folder(text):
+    if isinstance(policy, Path) or not _WORD.fullmatch(text):
+        return {"path": text}
+    if not is_folder(text):
+        return {"type": text}  # where it is none, the names of all are told
+    if text in POLICIES or any(plugin.name == text for plugin in plugins(POLICY_GROUP)):
         raise UsageError(f"'{text}' is a kind of policy, and a folder here. Write './{text}' for the folder.")
-    return {"type" if is_kind else "path": text}
+    return {"path": text}
 
 
 def prepare(policy: Any, preprocessor: Any, postprocessor: Any, folder: Path) -> tuple[dict[str, str], LivePolicy]:

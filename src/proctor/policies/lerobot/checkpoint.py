@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ def _directory(path: str, revision: str | None) -> Path:
         ) from error
 
 
+@cache
 def _register_policies() -> None:
     from lerobot.utils.import_utils import register_third_party_plugins
 

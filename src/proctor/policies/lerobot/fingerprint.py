@@ -128,6 +128,17 @@ def _snapshot_around(file: Path) -> Path | None:
     return None
 
 
+def network_of(loaded: LoadedCheckpoint) -> Any:
+    """Return a loaded policy's configs, without where it lies and how it is published."""
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: kept(part) for key, part in sorted(value.items()) if key not in _IRRELEVANT}
+        return [kept(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+    return kept(loaded.configs)
+
+
 class Identification(NamedTuple):
     """A policy's fingerprint, unless that cannot be had; the user's changes, by content; and what to tell."""
 
