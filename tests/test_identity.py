@@ -154,7 +154,7 @@ def test_another_order_is_shown_as_a_difference() -> None:
 
 
 MAY_CHANGE = {
-    "": {"trust_remote_code", "output_dir", "job_name", "resume", "report_to", "display"},
+    "": {"trust_remote_code", "output_dir", "job_name", "resume", "report_to", "display", "passed_over"},
     "eval": {
         "n_episodes",
         "batch_size",
@@ -162,6 +162,8 @@ MAY_CHANGE = {
         "max_episodes_rendered",
         "video_fps",
         "recording",
+        "recording_repo_id",
+        "recording_private",
         "max_attempts",
         "recycle_after",
         "shard_id",
@@ -172,7 +174,7 @@ MAY_CHANGE = {
     },
     "limits": {"start", "build", "reset", "step", "draw", "load", "act", "respond"},
     "cluster": {"address", "min_nodes"},
-    "wandb": {"enable", "project", "entity", "mode", "run_id"},
+    "wandb": {"enable", "project", "entity", "mode", "run_id", "notes", "add_tags", "disable_artifact"},
     "env": {"task", "python", "max_parallel_tasks"},
     "env metaworld": {"visualization_height", "visualization_width"},
     "env pusht": {"visualization_height", "visualization_width"},

@@ -46,11 +46,13 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "CheckResult",
         "Comparison",
         "DamagedError",
+        "DatasetConfig",
         "DevicePolicySettings",
         "EnvProcessor",
         "EnvSettings",
         "Episode",
         "EpisodeRecord",
+        "EvalConfig",
         "EvalResult",
         "Evaluator",
         "Feature",
@@ -61,6 +63,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "NoPicturesError",
         "Observation",
         "Outcome",
+        "PeftConfig",
         "Policy",
         "PolicyError",
         "PolicyHostError",
@@ -83,13 +86,16 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Tracker",
         "UsageError",
         "UserCodeError",
+        "WandBConfig",
         "Window",
         "__version__",
         "check_benchmark",
+        "close_envs",
         "compare",
         "evaluate",
         "make_env",
         "make_env_config",
+        "make_env_pre_post_processors",
     ]
 
 
@@ -132,7 +138,7 @@ def test_importing_a_worker_imports_neither_settings_checks_nor_display_nor_simu
 
 
 def test_importing_a_host_imports_no_more_than_a_worker_does() -> None:
-    loaded = imported_by("import proctor.engine.host")
+    loaded = imported_by("import proctor.engine.policy_host")
     assert "proctor" in loaded
     assert not loaded & HEAVY
 

@@ -27,11 +27,13 @@ __all__ = [
     "CheckResult",
     "Comparison",
     "DamagedError",
+    "DatasetConfig",
     "DevicePolicySettings",
     "EnvProcessor",
     "EnvSettings",
     "Episode",
     "EpisodeRecord",
+    "EvalConfig",
     "EvalResult",
     "Evaluator",
     "Feature",
@@ -42,6 +44,7 @@ __all__ = [
     "NoPicturesError",
     "Observation",
     "Outcome",
+    "PeftConfig",
     "Policy",
     "PolicyError",
     "PolicyHostError",
@@ -64,13 +67,16 @@ __all__ = [
     "Tracker",
     "UsageError",
     "UserCodeError",
+    "WandBConfig",
     "Window",
     "__version__",
     "check_benchmark",
+    "close_envs",
     "compare",
     "evaluate",
     "make_env",
     "make_env_config",
+    "make_env_pre_post_processors",
 ]
 
 if TYPE_CHECKING:
@@ -80,6 +86,7 @@ if TYPE_CHECKING:
     from proctor.blame import UserCodeError
     from proctor.comparison.compare import compare
     from proctor.comparison.result import Comparison
+    from proctor.config.lerobot_configs import DatasetConfig, PeftConfig
     from proctor.config.load import make_env_config
     from proctor.config.settings import (
         EXECUTION,
@@ -87,8 +94,10 @@ if TYPE_CHECKING:
         AtMost,
         DevicePolicySettings,
         EnvSettings,
+        EvalConfig,
         MoreThan,
         PolicySettings,
+        WandBConfig,
     )
     from proctor.conformance.results import CheckResult
     from proctor.conformance.suite import check_benchmark
@@ -116,7 +125,8 @@ if TYPE_CHECKING:
     from proctor.store.schema import EpisodeRecord
     from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
     from proctor.types import BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
-    from proctor.vector.make import make_env
+    from proctor.vector.lerobot_config import make_env_pre_post_processors
+    from proctor.vector.make import close_envs, make_env
 
 _HOMES = {
     "proctor.api": "Evaluator evaluate",
@@ -125,8 +135,11 @@ _HOMES = {
     "proctor.blame": "UserCodeError",
     "proctor.comparison.compare": "compare",
     "proctor.comparison.result": "Comparison",
+    "proctor.config.lerobot_configs": "DatasetConfig PeftConfig",
     "proctor.config.load": "make_env_config",
-    "proctor.config.settings": "EXECUTION AtLeast AtMost DevicePolicySettings EnvSettings MoreThan PolicySettings",
+    "proctor.config.settings": """
+        EXECUTION AtLeast AtMost DevicePolicySettings EnvSettings EvalConfig MoreThan PolicySettings WandBConfig
+    """,
     "proctor.conformance.results": "CheckResult",
     "proctor.conformance.suite": "check_benchmark",
     "proctor.errors": """
@@ -141,7 +154,8 @@ _HOMES = {
     "proctor.store.schema": "EpisodeRecord",
     "proctor.trackers.protocol": "RunOutcome TrackedRun Tracker",
     "proctor.types": "BenchmarkSpec Episode Feature Look Observation Outcome Task",
-    "proctor.vector.make": "make_env",
+    "proctor.vector.lerobot_config": "make_env_pre_post_processors",
+    "proctor.vector.make": "close_envs make_env",
 }
 
 

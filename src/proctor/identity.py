@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from proctor.config.contents import by_content, source_hash
+from proctor.config.content_hashes import by_content, source_hash
 from proctor.config.plain_values import flat, to_plain
 from proctor.config.settings import EnvSettings, PolicySettings, identity_values
 from proctor.errors import ChangedError, IdentityError, UsageError

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as arrays
 from libero_assets import make_assets
 from proctor.benchmarks.libero.assets import find_assets, fingerprint
 from proctor.benchmarks.libero.benchmark import MAX_STEPS, Libero, LiberoSettings, suites
-from proctor.benchmarks.libero.package import read_initial_states
+from proctor.benchmarks.libero.installation import read_initial_states
 from proctor.benchmarks.libero.simulator import axis_angle, robot_state
 from proctor.config.load import settings_from_flags
 from proctor.errors import SimulatorError, UsageError

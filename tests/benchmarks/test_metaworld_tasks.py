@@ -282,3 +282,11 @@ def test_the_size_of_a_video_does_not_change_what_the_policy_sees() -> None:
 def test_the_observation_size_is_height_by_width() -> None:
     spec = MetaWorld(MetaWorldSettings(task="reach-v3", observation_height=32, observation_width=64)).spec
     assert spec.features["observation.image"].shape == (32, 64, 3)
+
+
+def test_the_one_gymnasium_that_refuses_meta_world_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark = MetaWorld(MetaWorldSettings(task="reach-v3"))
+    benchmark.check_installed()
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "1.1.0")
+    with pytest.raises(UsageError, match=r"gymnasium 1\.1\.0 refuses .* Run: pip install -U gymnasium"):
+        benchmark.check_installed()

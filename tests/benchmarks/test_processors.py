@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from proctor.benchmarks.processors import (
     processors_for,
     spec_behind,
 )
-from proctor.config.contents import source_hash
+from proctor.config.content_hashes import source_hash
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
@@ -120,3 +121,11 @@ def test_a_spec_names_them_for_other_processes() -> None:
     spec = PolicySpec(env_processors=(Doubled, "numpy:ndarray"))
     assert spec.env_processors == ("processed:Doubled", "numpy:ndarray")
     assert PolicySpec.from_wire(spec.to_wire()) == spec
+
+
+def test_every_file_of_ours_that_the_walk_through_all_steps_names_is_there() -> None:
+    root = Path(__file__).parents[2]
+    walk = (root / "docs" / "processors.md").read_text().partition("## The whole way")[2].partition("\n## ")[0]
+    named = [name for name in re.findall(r"`([\w/]+\.py)`", walk) if not name.startswith("lerobot/")]
+    assert len(named) > 8
+    assert [name for name in named if not (root / "src" / "proctor" / name).is_file()] == []

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from harness import Digests, digests, flags, run_cli, tiny_tree
+from proctor.store.stored_run import StoredRun
 
 METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v3"]
 
@@ -29,7 +30,7 @@ METAWORLD = ["--policy.type=expert", "--env.type=metaworld", "--env.task=reach-v
         ([*METAWORLD[:2], "--env.task=reach-v3,"], "--env.task: a task's name is empty"),
         ([*METAWORLD[:2]], "--env.task is missing"),
         ([METAWORLD[0], "--env.type=metaword", METAWORLD[2]], "Did you mean 'metaworld'?"),
-        ([*METAWORLD, "--policy.path=nowhere.py:Name", "--policy.type=python"], "there is no file"),
+        ([*METAWORLD[1:], "--policy.path=nowhere.py:Name", "--policy.type=python"], "there is no file"),
         ([*METAWORLD, "--config_path=nowhere.yaml"], "there is no such file"),
         ([*METAWORLD, "--resume=nowhere"], "there is no such run directory"),
         ([*METAWORLD, "stray"], "expected --name=value"),
@@ -45,6 +46,20 @@ def test_a_mistake_gets_one_line_and_status_2_before_anything_starts(
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_flag_that_is_given_two_values_is_told_once(tmp_path: Path) -> None:
+    done = run_cli("eval", *METAWORLD[:2], "--env.task=nothing", "--seed=1", "--seed=2", "--seed=2", cwd=tmp_path)
+    assert done.stderr.count("--seed is given twice: 2 holds, 1 does not") == 1
+
+
+def test_flags_of_lerobots_without_effect_are_one_note_on_the_terminal_and_in_the_run(tmp_path: Path) -> None:
+    given = ["--env.fps=80", "--env.render_mode=rgb_array", "--seed=null", "--eval.n_episodes=1"]
+    done = run_cli("eval", *METAWORLD, *given, "--output_dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    note = "LeRobot settings with no effect here: env.fps: metaworld makes 80 steps a second; env.render_mode:"
+    assert " ".join(done.stdout.split()).count(note) == 1
+    assert [one for one in StoredRun(tmp_path / "run").notes if one.message.startswith(note)]
 
 
 def test_help_names_every_setting_and_its_default() -> None:

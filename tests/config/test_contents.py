@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from proctor.config.contents import UnreadFiles, by_content, content_hash, files_named_in, is_own, source_hash
+from proctor.config.content_hashes import (
+    UnreadFiles,
+    by_content,
+    content_hash,
+    files_named_in,
+    is_own,
+    source_hash,
+)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
 from proctor.config.load import SECTIONS, build_settings, known_names, section_classes, settings_from_flags
 from proctor.config.plain_values import to_plain
-from proctor.config.settings import LimitSettings, PolicySettings, RunSettings, Settings
+from proctor.config.settings import EvalConfig, LimitSettings, PolicySettings, Settings
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.policies.python import PythonPolicySettings
 from proctor.store.run_directory import RunDirectory
@@ -56,7 +56,7 @@ def test_flags_become_typed_settings_of_the_benchmark_and_the_policy() -> None:
     assert found == Settings(
         policy=PolicySettings(type="zero"),
         env=MetaWorldSettings(type="metaworld", task="reach-v3", obs_type="state", one_hot=True),
-        eval=RunSettings(n_episodes=7, use_async_envs=True),
+        eval=EvalConfig(n_episodes=7, use_async_envs=True),
         limits=LimitSettings(step=2.5),
         seed=3,
         output_dir=Path("runs/x"),
@@ -367,7 +367,11 @@ def test_resuming_one_directory_into_another_is_refused(tmp_path: Path) -> None:
     assert "--output_dir" in complaint(f"--resume={tmp_path}", "--output_dir=/elsewhere")
 
 
-_TEXTS = {"stop_when": ("none", "ci<=0.05"), "until_better_than": ("none", "/runs/another")}
+_TEXTS = {
+    "stop_when": ("none", "ci<=0.05"),
+    "until_better_than": ("none", "/runs/another"),
+    "recording_repo_id": (None,),
+}
 
 
 def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -398,7 +402,7 @@ def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
 @settings(deadline=None, max_examples=40)
 @given(
     env=_values(MetaWorldSettings),
-    run=_values(RunSettings),
+    run=_values(EvalConfig),
     limits=_values(LimitSettings),
     placement=_values(PolicySettings),
     seed=st.integers(0, 2**31),

@@ -11,7 +11,7 @@ import pytest
 from harness import SUPPORT, THOUGHTFUL
 from proctor.config.load import build_settings, parsed_flags, settings_from_flags, tree_of
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
-from proctor.config.settings import EnvSettings, Locates, PolicySettings, RunSettings, Settings
+from proctor.config.settings import EnvSettings, EvalConfig, Locates, PolicySettings, Settings
 from proctor.config.values import validated
 from proctor.errors import UsageError
 
@@ -153,7 +153,7 @@ def test_values_of_a_checkpoint_s_config_and_arguments_are_paths_where_something
 
 def every_class() -> list[type[Any]]:
     kinds = [load_object(path).Settings for path in (*BENCHMARKS.values(), *POLICIES.values())]
-    return [EnvSettings, PolicySettings, RunSettings, Settings, *kinds]
+    return [EnvSettings, PolicySettings, EvalConfig, Settings, *kinds]
 
 
 @pytest.mark.parametrize("kind", every_class(), ids=lambda kind: kind.__name__)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.engine.host import BatchHold
+from proctor.engine.policy_host import BatchHold
 
 
 def after(passes: int, seconds: float, pause: float, batch: int = 8) -> tuple[BatchHold, float]:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proctor.engine.bell import Bell
-from proctor.engine.host import CELL_BYTES, PolicyServer
+from proctor.engine.eventfd import EventFd
+from proctor.engine.policy_host import CELL_BYTES, PolicyServer
 from proctor.engine.transport import PhaseCell, Slot, new_memory
 from proctor.errors import RunError
 from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
@@ -51,13 +51,13 @@ class Counting(Policy):
 
 
 @pytest.fixture
-def bell() -> Iterator[Bell]:
-    bell = Bell()
+def bell() -> Iterator[EventFd]:
+    bell = EventFd()
     yield bell
     bell.close()
 
 
-def test_no_question_is_answered_twice_however_many_lanes_there_are(bell: Bell) -> None:
+def test_no_question_is_answered_twice_however_many_lanes_there_are(bell: EventFd) -> None:
     policy = Counting()
     blamed: list[RunError] = []
     memory = new_memory("proctor-test", CELL_BYTES * LANES)

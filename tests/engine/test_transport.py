@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from numpy.typing import NDArray
 
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.messages import Channel, ChannelClosed, keep_end
 from proctor.engine.transport import (
     REQUEST_BYTES,
@@ -47,7 +47,7 @@ class Both:
     def __init__(self) -> None:
         self.worker = Slot.create()
         self.host = Slot(*map(os.dup, self.worker.descriptors))
-        self.bell, self._ended = Bell(), Bell()
+        self.bell, self._ended = EventFd(), EventFd()
         self._threads = ThreadPoolExecutor(max_workers=1)
 
     def ask(self, window: Sequence[dict[str, Any]], generation: int = 0, header: bytes = b"") -> Future[Any]:

@@ -19,12 +19,12 @@ from proctor.config.settings import (
     AtLeast,
     AtMost,
     ClusterSettings,
+    EvalConfig,
     LimitSettings,
     Locates,
     MoreThan,
-    RunSettings,
     Settings,
-    WandbSettings,
+    WandBConfig,
 )
 from proctor.policies.lerobot.policy import LeRobotSettings
 from proctor.policies.python import PythonPolicy
@@ -171,10 +171,10 @@ OF_A_RUN = {
     **fields_of(LeRobotSettings, "policy."),
     **fields_of(RemotePolicySettings, "policy."),
     **fields_of(PythonPolicy.Settings, "policy."),
-    **fields_of(RunSettings, "eval."),
+    **fields_of(EvalConfig, "eval."),
     **fields_of(LimitSettings, "limits."),
     **fields_of(ClusterSettings, "cluster."),
-    **fields_of(WandbSettings, "wandb."),
+    **fields_of(WandBConfig, "wandb."),
     **{name: hint for name, hint in fields_of(Settings).items() if name not in SECTIONS},
     "config_path": fields_of(Settings)["resume"],
 }

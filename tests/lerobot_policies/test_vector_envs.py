@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
-from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import lerobot
+import numpy as np
 import pytest
 import torch
+from lerobot.configs import FeatureType, PreTrainedConfig
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.envs.factory import make_env_config, make_env_pre_post_processors
-from lerobot.envs.utils import close_envs, preprocess_observation
-from lerobot.scripts.lerobot_eval import eval_policy, rollout
+from lerobot.envs.utils import close_envs, env_to_policy_features, preprocess_observation
+from lerobot.policies.factory import make_policy
+from lerobot.policies.xvla.configuration_xvla import XVLAConfig
+from lerobot.scripts.lerobot_eval import eval_policy, eval_policy_all, rollout
 
 import proctor
 from lerobot_checkpoints import SIDE
 from lerobot_runs import SmallEnv, loaded
+from tiny_vectors import stop_fork_server
 
 Checkpoint = Callable[[str], Path]
 
@@ -30,15 +38,16 @@ STEPS = 6
 @pytest.fixture(autouse=True)
 def no_fork_server_after() -> Any:
     yield
-    server: Any = forkserver._forkserver
-    tracker: Any = resource_tracker._resource_tracker
-    server._stop()
-    tracker._stop()
+    stop_fork_server()
+
+
+def config(task: str = "reach-v3") -> Any:
+    sizes = {"observation_height": SIDE, "observation_width": SIDE, "episode_length": STEPS}
+    return proctor.make_env_config("metaworld", task=task, **sizes)
 
 
 def ours(use_async: bool) -> Any:
-    sizes = {"observation_height": SIDE, "observation_width": SIDE, "episode_length": STEPS}
-    return proctor.make_env_config("metaworld", task="reach-v3", **sizes).create_envs(2, use_async)
+    return config().create_envs(2, use_async)
 
 
 class Short(SmallEnv):
@@ -88,6 +97,163 @@ def test_lerobots_evaluation_runs_on_them_and_films(tmp_path: Path, checkpoint: 
         float(theirs(checkpoint("act"))["reward"][0].sum()), rel=1e-9
     )
     assert len(list(tmp_path.glob("*.mp4"))) == 1
+
+
+def evaluate_all(settings: Any, checkpoint: Path, use_async: bool = True, **options: Any) -> Any:
+    """Evaluate as `lerobot-eval` does, with environments, processors and the end of Proctor's."""
+    policy, preprocessor, postprocessor = loaded(checkpoint)
+    envs = proctor.make_env(settings, 2, use_async)
+    before, behind = proctor.make_env_pre_post_processors(settings, policy.config)
+    try:
+        with torch.no_grad():
+            return eval_policy_all(
+                envs, policy, before, behind, preprocessor, postprocessor, n_episodes=2, start_seed=1000, **options
+            )
+    finally:
+        proctor.close_envs(envs)
+
+
+def rewards(info: Any) -> dict[str, list[float]]:
+    return {task["task_group"]: task["metrics"]["sum_rewards"] for task in info["per_task"]}
+
+
+def test_lerobots_evaluation_of_several_tasks_starts_the_next_one_ahead(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from proctor.vector.vector_env import AsyncSimulators
+
+    ahead: list[tuple[str, str]] = []
+    ensure = AsyncSimulators._ensure
+
+    def noted(self: Any) -> None:
+        ahead.append((self.factories[0].task.name, threading.current_thread().name))
+        ensure(self)
+
+    monkeypatch.setattr(AsyncSimulators, "_ensure", noted)
+    info = evaluate_all(config("reach-v3,push-v3"), checkpoint("act"))
+    started = {name for name, thread in ahead if thread != threading.current_thread().name}
+    assert started == {"push-v3"}
+    monkeypatch.undo()
+    for task in ("reach-v3", "push-v3"):
+        assert rewards(evaluate_all(config(task), checkpoint("act"), use_async=False))[task] == rewards(info)[task]
+
+
+def test_lerobots_parallel_tasks_are_warned_of(checkpoint: Checkpoint) -> None:
+    settings = config("reach-v3,push-v3,door-open-v3")
+    with pytest.warns(UserWarning, match="share one policy"):
+        evaluate_all(settings, checkpoint("act"), max_parallel_tasks=3)
+
+
+def test_lerobot_records_from_them_what_their_features_say(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    settings = config()
+    evaluate_all(settings, checkpoint("act"), recording_dir=tmp_path, env_features=settings.features)
+    recorded = LeRobotDataset("eval_recording_env_0", root=tmp_path / "reach-v3_0" / "env_0")
+    assert (recorded.fps, recorded.num_frames) == (80, STEPS)
+    assert recorded[0]["pixels"].shape == (3, SIDE, SIDE)
+    assert recorded[0]["agent_pos"].shape == (4,)
+
+
+def test_a_policy_of_lerobots_is_made_for_them(checkpoint: Checkpoint) -> None:
+    settings = config()
+    expected = {"action": FeatureType.ACTION, "observation.image": FeatureType.VISUAL}
+    expected["observation.state"] = FeatureType.STATE
+    features = env_to_policy_features(settings)
+    assert {key: feature.type for key, feature in features.items()} == expected
+    theirs = env_to_policy_features(make_env_config("metaworld"))
+    assert env_to_policy_features(proctor.make_env_config("metaworld", task="reach-v3")) == theirs
+    chosen = PreTrainedConfig.from_pretrained(checkpoint("act"))
+    chosen.pretrained_path = checkpoint("act")
+    chosen.device = "cpu"
+    policy = make_policy(chosen, env_cfg=settings)
+    assert policy.config.output_features["action"].shape == (4,)
+
+
+# LeRobot's config of PushT says 384 pixels; the environments that it makes give 96, and so do ours.
+@pytest.mark.parametrize(
+    ("name", "fields"), [("pusht", {"observation_height": 384, "observation_width": 384}), ("aloha", {})]
+)
+def test_presets_have_the_features_and_the_pace_of_lerobots_configs(name: str, fields: Any) -> None:
+    own, theirs = proctor.make_env_config(name, **fields), make_env_config(name)
+    assert own.fps == theirs.fps
+    assert env_to_policy_features(own) == env_to_policy_features(theirs)
+
+
+TWO_CAMERAS = """
+import numpy as np
+from proctor import Benchmark, BenchmarkSpec, Feature, Outcome, Task
+
+PICTURE = Feature((8, 12, 3), "uint8", drawn=True)
+FEATURES = {"observation.images.left": PICTURE, "observation.images.right": PICTURE}
+
+
+class Room(Benchmark):
+    @property
+    def spec(self):
+        return BenchmarkSpec(name="room", features=FEATURES, action_size=2)
+
+    def tasks(self):
+        return [Task(group="room", task_id=0, name="room", prompt="look around", max_steps=3)]
+
+    def make_simulator(self, task):
+        return Rooms()
+
+
+class Rooms:
+    def reset(self, episode, look):
+        self.seen = 0
+
+    def step(self, action, look):
+        self.seen += 1
+        return Outcome(0.0, False, False, False)
+
+    def observe(self):
+        return {key: np.full((8, 12, 3), self.seen, np.uint8) for key in FEATURES}
+
+    render = lambda self: np.zeros((8, 12, 3), np.uint8)
+    close = lambda self: None
+"""
+
+
+def test_every_camera_of_several_is_where_lerobots_recorder_looks_for_it(tmp_path: Path) -> None:
+    from lerobot.scripts.lerobot_eval import _build_raw_frame
+
+    file = tmp_path / "room.py"
+    file.write_text(TWO_CAMERAS)
+    settings = proctor.make_env_config(f"{file}:Room")
+    env = settings.create_envs(1)["room"][0]
+    observation, _ = env.reset(seed=1)
+    env.close()
+    frame = _build_raw_frame(observation, 0, np.zeros(2), 0.0, False, False, "", settings.features)
+    assert frame.keys() >= settings.features.keys()
+    assert set(env_to_policy_features(settings)) == {*preprocess_observation(observation), "action"}
+
+
+def test_the_processors_around_a_policy_do_nothing_twice(checkpoint: Checkpoint) -> None:
+    settings = proctor.make_env_config("libero")
+    chosen = PreTrainedConfig.from_pretrained(checkpoint("act"))
+    pairs = [
+        proctor.make_env_pre_post_processors(settings, chosen),
+        settings.get_env_processors(),
+        make_env_pre_post_processors(settings, chosen),
+    ]
+    given = {"observation.images.image": torch.rand(1, 3, 4, 5), "task": ["a"]}
+    for before, behind in pairs:
+        assert len(before.steps) == len(behind.steps) == 0
+        assert torch.equal(before(dict(given))["observation.images.image"], given["observation.images.image"])
+        assert torch.equal(behind({"action": torch.ones(1, 7)})["action"], torch.ones(1, 7))
+    before, behind = proctor.make_env_pre_post_processors(settings, XVLAConfig(device="cpu"))
+    assert [type(step).__name__ for step in (*before.steps, *behind.steps)] == [
+        "XVLAImageNetNormalizeProcessorStep",
+        "XVLAAddDomainIdProcessorStep",
+        "XVLARotation6DToAxisAngleProcessorStep",
+    ]
+
+
+def test_every_file_of_lerobots_that_the_walk_through_all_steps_names_is_there() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "processors.md").read_text()
+    named = re.findall(r"`lerobot/([\w/]+\.py)`", page)
+    assert len(named) > 4
+    assert [name for name in named if not (Path(lerobot.__file__).parent / name).is_file()] == []
 
 
 def test_lerobots_keys_come_back_from_every_layout() -> None:

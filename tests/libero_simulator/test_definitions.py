@@ -14,7 +14,7 @@ import pytest
 
 from proctor.benchmarks.libero.assets import package_root
 from proctor.benchmarks.libero.benchmark import INITIAL_STATES, MAX_STEPS, prompt, suites
-from proctor.benchmarks.libero.package import import_libero, read_initial_states
+from proctor.benchmarks.libero.installation import import_libero, read_initial_states
 
 EVERY_TASK = [(suite, task) for suite, tasks in suites().items() for task in tasks]
 

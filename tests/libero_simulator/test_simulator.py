@@ -246,7 +246,7 @@ def test_hidden_gpus_do_not_keep_software_from_drawing(devices: str, assets: Pat
 def test_nothing_is_asked_on_standard_input_and_nothing_is_written_at_home(assets: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from proctor.benchmarks.libero.package import import_libero\n"
+        "from proctor.benchmarks.libero.installation import import_libero\n"
         "envs = import_libero(Path(sys.argv[1]))\n"
         "from libero.libero import get_assets_path, get_libero_path\n"
         "assert get_assets_path() == sys.argv[1]\n"

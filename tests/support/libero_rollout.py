@@ -21,7 +21,7 @@ import numpy as np
 
 from proctor.benchmarks.libero.assets import package_root
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings, suites
-from proctor.benchmarks.libero.package import import_libero
+from proctor.benchmarks.libero.installation import import_libero
 from proctor.benchmarks.libero.simulator import LiberoSimulator
 from proctor.types import NO_LOOK, STATE, Episode
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,11 @@ def workers() -> list[psutil.Process]:
             if process.ppid() != os.getpid():
                 found.append(process)
     return found
+
+
+def stop_fork_server() -> None:
+    """End Python's fork server and resource tracker, which live as long as their process."""
+    server: Any = forkserver._forkserver
+    tracker: Any = resource_tracker._resource_tracker
+    server._stop()
+    tracker._stop()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from multiprocessing import forkserver, resource_tracker
-from typing import Any
 
 import pytest
 
-from tiny_vectors import workers
+from tiny_vectors import stop_fork_server, workers
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +15,5 @@ def no_fork_server_after() -> Iterator[None]:
     left = workers()
     for worker in left:
         worker.kill()  # the fork server waits for them
-    server: Any = forkserver._forkserver
-    tracker: Any = resource_tracker._resource_tracker
-    server._stop()
-    tracker._stop()
+    stop_fork_server()
     assert left == []

@@ -162,3 +162,21 @@ def test_in_lerobots_rollout_an_environment_that_is_done_stands_still() -> None:
     env.step(-PUSH)
     env.step(-PUSH)
     assert env.reset()[1]["episode_index"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (PUSH[None], r"Expected action to be 1-D \(shape \(action_dim,\)\), but got shape \(1, 2\) with ndim=2"),
+        (np.float32(1), "Expected action to be 1-D"),
+        (np.ones(3), r"Expected action to have shape \(2,\), but got shape \(3,\)"),
+        (np.array([1, np.inf]), "finite numbers"),
+    ],
+)
+def test_a_wrong_action_is_the_callers_mistake(wrong: Any, words: str) -> None:
+    env, other = make(), make()
+    env.reset(seed=1000)
+    other.reset(seed=1000)
+    with pytest.raises(ValueError, match=words):
+        env.step(wrong)
+    assert same(env.step(PUSH)[0], other.step(PUSH)[0])

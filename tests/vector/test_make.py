@@ -73,12 +73,49 @@ def test_a_benchmark_in_a_file_is_found_from_every_directory(monkeypatch: pytest
         (lambda: MetaWorldSettings(task="reach-v3").create_envs(1), "name no benchmark"),
         (lambda: proctor.make_env({"type": "metaworld"}), "not dict"),  # type: ignore[arg-type]
         (lambda: tiny(python=sys.executable).create_envs(1), "run in this interpreter"),
+        (lambda: proctor.make_env(tiny(), autoreset_mode="Never"), "must be one of NextStep, SameStep, Disabled"),
+        (lambda: proctor.make_env("a/b", trust_remote_code=True, autoreset_mode="SameStep"), "as it likes"),
+        (lambda: proctor.close_envs({"a": {0: "b"}}), "not str"),
     ],
 )
 def test_what_cannot_work_is_said_in_one_line(make: Any, words: str) -> None:
     with pytest.raises(ProctorError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+class Door:
+    def __init__(self, complaint: str = "") -> None:
+        self.complaint, self.closed = complaint, False
+
+    def close(self) -> None:
+        self.closed = True
+        if self.complaint:
+            raise OSError(self.complaint)
+
+
+def test_closing_reaches_all_in_whatever_they_lie() -> None:
+    made = proctor.make_env(tiny(task="a,b"), 2)
+    for group in made.values():
+        group[0].reset(seed=1)
+    proctor.close_envs(made)
+    assert all(group[0].closed for group in made.values())
+    one = tiny().create_envs(1)["a"][0]
+    one.reset(seed=1)
+    proctor.close_envs(one)
+    assert one.closed
+    proctor.close_envs({})
+
+
+def test_one_that_cannot_be_closed_keeps_no_other_open() -> None:
+    doors = [Door(), Door("stuck"), Door("stuck too"), Door()]
+    with pytest.raises(OSError, match=r"^stuck$"):
+        proctor.close_envs({"first": doors[:2], "rest": {0: doors[2], 1: (doors[3],)}})
+    assert all(door.closed for door in doors)
+    still_open = Door()
+    with pytest.raises(UsageError, match="takes environments"):
+        proctor.close_envs([still_open, None])
+    assert not still_open.closed
 
 
 def without(package: str, statement: str) -> str:

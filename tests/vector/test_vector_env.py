@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from harness import SUPPORT, descendants, is_over, run_tiny, wait_until
 from proctor.errors import SimulatorError
 from proctor.policies.python import as_policy
+from proctor.vector.env import NEW_ROLLOUT
 from tiny_vectors import tiny, workers
 
 KINDS = pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
@@ -249,6 +253,114 @@ def test_a_mistake_of_the_caller_costs_no_worker() -> None:
     assert len(workers()) == 2
     env.step(np.zeros((2, 2), np.float32))
     env.close()
+
+
+STILL = np.zeros((2, 2), np.float32)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (STILL[0], r"to be 1-D \(shape \(action_dim,\)\), but got shape \(\) with ndim=0"),
+        (STILL[:, None], r"Expected action to be 1-D .* but got shape \(1, 2\) with ndim=2"),
+        (STILL[:1], r"one action for each environment, .* = \(2, 2\), but got shape \(1, 2\)"),
+        (np.zeros((3, 2)), r"got shape \(3, 2\)"),
+        (np.zeros(5), r"got shape \(5,\)"),
+        (np.float32(1), r"got shape \(\)"),
+        (STILL[None], r"got shape \(1, 2, 2\)"),
+        (np.zeros((2, 3)), r"Expected action to have shape \(2,\), but got shape \(3,\)"),
+        (np.full((2, 2), np.nan), "finite numbers"),
+        ([["up", "down"]] * 2, "finite numbers"),
+    ],
+)
+def test_a_wrong_action_is_the_callers_mistake_and_moves_nothing(use_async: bool, wrong: Any, words: str) -> None:
+    env, other = make(use_async), make(False)
+    env.reset(seed=1000)
+    other.reset(seed=1000)
+    before = {worker.pid for worker in workers()}
+    with pytest.raises(ValueError, match=words):
+        env.step(wrong)
+    assert {worker.pid for worker in workers()} == before
+    assert equal(list(env.step(STILL.tolist())[:2]), list(other.step(STILL)[:2]))
+    env.close()
+    other.close()
+
+
+@KINDS
+def test_what_lerobot_starts_ahead_in_a_thread_is_what_the_reset_uses(use_async: bool) -> None:
+    env = make(use_async)
+    ahead = threading.Thread(target=env._ensure, daemon=True)
+    ahead.start()
+    ahead.join()
+    started = {worker.pid for worker in workers()}
+    assert len(started) == (2 if use_async else 0)
+    with pytest.raises(ResetNeeded):
+        env.envs[0].step(STILL[0]) if not use_async else make(True).step(STILL)
+    env._ensure()
+    seen, _ = env.reset(seed=7)
+    assert {worker.pid for worker in workers()} == started
+    other = make(False)
+    assert equal(seen, other.reset(seed=7)[0])
+    env.close()
+    assert workers() == []
+
+
+def test_environments_may_be_started_from_several_threads_at_once() -> None:
+    envs = [make(True) for _ in range(3)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda env: env._ensure(), [*envs, envs[0]]))
+    assert len(workers()) == 6
+    for env in envs:
+        env.close()
+
+
+def lerobots_rollout(env: VectorEnv, **options: Any) -> Any:
+    """Step as LeRobot's loop does, until the last is done; return what the reset said."""
+    _, info = env.reset(options={NEW_ROLLOUT: True}, **options)
+    done = np.zeros(env.num_envs, bool)
+    while not done.all():
+        *_, terminated, truncated, _ = env.step(np.ones((env.num_envs, 2), np.float32))
+        done |= terminated | truncated
+    return info
+
+
+@KINDS
+@pytest.mark.parametrize("max_steps", [3, 40])
+def test_a_plain_reset_after_lerobots_rollout_begins_the_next_episodes(use_async: bool, max_steps: int) -> None:
+    env, fresh = make(use_async, max_steps=max_steps), make(False, max_steps=max_steps)
+    lerobots_rollout(env, seed=[1000, 1001])
+    observation, info = env.reset()
+    assert (info["episode_index"].tolist(), info["seed"].tolist()) == ([2, 3], [1002, 1003])
+    fresh.reset(seed=1000)
+    assert equal(observation, fresh.reset(seed=[1002, 1003])[0])
+    assert env.reset()[1]["episode_index"].tolist() == [4, 5]
+    assert lerobots_rollout(env)["episode_index"].tolist() == [6, 7]
+    assert lerobots_rollout(env)["episode_index"].tolist() == [8, 9]
+    env.close()
+    fresh.close()
+
+
+@KINDS
+def test_lerobots_rollouts_in_several_threads_at_once_are_warned_of(use_async: bool) -> None:
+    envs = [make(use_async, max_steps=3) for _ in range(2)]
+    both = threading.Barrier(2)
+
+    def roll(env: VectorEnv) -> None:
+        both.wait()
+        lerobots_rollout(env, seed=[1, 2])
+        both.wait()
+
+    with (
+        pytest.warns(UserWarning, match=r"share one policy.*Use max_parallel_tasks=1"),
+        ThreadPoolExecutor(2) as two,
+    ):
+        list(two.map(roll, envs))
+    with warnings.catch_warnings(action="error"):  # one after the other
+        for env in envs:
+            lerobots_rollout(env, seed=[1, 2])
+    for env in envs:
+        env.close()
 
 
 SCRIPT = f"""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proctor.cli.unforeseen import say
 from proctor.errors import UsageError, unknown_flag
 
 if TYPE_CHECKING:  # the doctor must be able to speak where what reads settings is broken
@@ -153,7 +154,7 @@ class RunCommand(Generic[Own]):
         if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
             arguments = [*arguments[1:], f"--{self._first}={arguments[0]}"]
         names = self._flags()
-        flags = parsed_flags(arguments, self._own, self._prog)
+        flags = parsed_flags(arguments, self._own, self._prog, say)
         for flag in flags if self._sections else ():
             if flag.partition(".")[0] not in {*names, *self._sections}:
                 raise unknown_flag(f"--{flag}", [f"--{name}" for name in self._sections])

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proctor.availability import Entry, Kind, list_available
 from proctor.cli.command import Command
 from proctor.config.help import settings_table
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
-from proctor.inventory import Entry, Kind, take_inventory
 from proctor.report.console import PatientConsole, count
 
 _WORDS = """Show the benchmarks and kinds of policies there are, which package each is from, and their tasks.
@@ -37,7 +37,7 @@ def _list(given: argparse.Namespace) -> int:
     if len(words) > 1:
         raise UsageError(f"'{words[1]}': one name at most. See: proctor list --help")
     name = words[0] if words else ""
-    everything = {plural: take_inventory(_KINDS[plural]) for plural in kinds}
+    everything = {plural: list_available(_KINDS[plural]) for plural in kinds}
     found = {plural: [e for e in entries if name in ("", e.name)] for plural, entries in everything.items()}
     if name:
         found = {plural: entries for plural, entries in found.items() if entries}

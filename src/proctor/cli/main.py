@@ -35,13 +35,16 @@ COMMANDS = {
     "doctor": ("proctor.cli.doctor:doctor_command", "say whether Proctor can run here, and what to do if not"),
 }
 
+OTHER_NAMES = {"eval-autotune": "autotune", "eval-parallel": "parallel"}
+
 _HELP = """Proctor evaluates robot policies in simulation.
 
 usage: proctor COMMAND [flags]
 
 {commands}
 
-proctor COMMAND --help tells more; proctor --version tells the version."""
+proctor COMMAND --help tells more; proctor --version tells the version. eval-parallel and eval-autotune are other
+names of parallel and autotune."""
 
 _LEAST_FILES = 64
 
@@ -77,12 +80,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if arguments[0] in ("--version", "-V", "version"):
         console.print(f"proctor {proctor.__version__}", highlight=False)
         return EXIT_OK
-    if arguments[0] not in COMMANDS:
-        raise UsageError(
-            f"unknown command '{arguments[0]}'.{did_you_mean(arguments[0], COMMANDS)} See: proctor --help"
-        )
+    name = OTHER_NAMES.get(arguments[0], arguments[0])
+    if name not in COMMANDS:
+        known = {*COMMANDS, *OTHER_NAMES}
+        raise UsageError(f"unknown command '{name}'.{did_you_mean(name, known)} See: proctor --help")
     _check_surroundings()
-    command: Command | RunCommand[Any] = load_object(COMMANDS[arguments[0]][0])
+    command: Command | RunCommand[Any] = load_object(COMMANDS[name][0])
     if {"-h", "--help"} & set(arguments[1:]):
         command.show_help(console)
         return EXIT_OK

@@ -31,6 +31,7 @@ def parse_flags(
     is_switch: Callable[[str], bool],
     check_name: Callable[[str], None] = lambda name: None,
     program: str = "proctor eval",
+    tell: Callable[[str], None] = lambda words: None,
 ) -> dict[str, str]:
     """Return dotted names and their text, later flags winning.
 
@@ -39,6 +40,7 @@ def parse_flags(
         is_switch: whether a name is a yes/no setting, which may stand without a value.
         check_name: raises for a name that cannot be one; asked before a value is missed.
         program: whose help is named.
+        tell: is told of a name that is given two values.
     """
     flags: dict[str, str] = {}
     rest = list(arguments)
@@ -56,6 +58,8 @@ def parse_flags(
                 raise UsageError(f"{token} needs a value: {token}=...")
             else:
                 value = rest.pop(0)
+        if flags.get(name, value) != value:
+            tell(f"--{name} is given twice: {clip(value, 60)} holds, {clip(flags[name], 60)} does not")
         flags[name] = value
     return flags
 

@@ -9,17 +9,18 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from rich.table import Table
 from rich.text import Text
 
+from proctor.config.lerobot_configs import PASSED_OVER
 from proctor.config.load import SECTIONS
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
 from proctor.config.settings import (
     EXECUTION,
     ClusterSettings,
     EnvSettings,
+    EvalConfig,
     LimitSettings,
     PolicySettings,
-    RunSettings,
     Settings,
-    WandbSettings,
+    WandBConfig,
 )
 
 
@@ -27,10 +28,10 @@ def flag_tables() -> list[tuple[str, Table]]:
     """Return a titled table per section."""
     return [
         *section_tables(),
-        ("Run", settings_table("eval.", RunSettings)),
+        ("Run", settings_table("eval.", EvalConfig)),
         ("Cluster", settings_table("cluster.", ClusterSettings)),
-        ("Weights & Biases", settings_table("wandb.", WandbSettings)),
-        ("General", settings_table("", Settings, set(SECTIONS))),
+        ("Weights & Biases", settings_table("wandb.", WandBConfig)),
+        ("General", settings_table("", Settings, {*SECTIONS, PASSED_OVER})),
         ("Limits in seconds, after which a process counts as hung", settings_table("limits.", LimitSettings)),
     ]
 

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from proctor.config.combinations import check_cluster, check_shard, check_stopping, from_slurm, tracker_names
-from proctor.config.flags import Nested, merge, nest, parse_flags
+from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
+from proctor.config.lerobot_configs import PASSED_OVER, pass_over, policy_of_lerobot, read_config, tell_uploads
 from proctor.config.registry import benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     MOST_SEED,
     ClusterSettings,
     EnvSettings,
+    EvalConfig,
     LimitSettings,
     PolicySettings,
-    RunSettings,
     Settings,
-    WandbSettings,
+    WandBConfig,
 )
 from proctor.config.values import is_dict, typed, validated, validated_value
-from proctor.config.yaml_files import read_run_settings, read_settings_file
+from proctor.config.yaml_files import read_run_settings
 from proctor.errors import UsageError, did_you_mean, for_python, unknown_flag
 from proctor.files import clip, is_folder, is_there
 
@@ -38,17 +39,30 @@ def settings_from_flags(arguments: Sequence[str]) -> Settings:
 
 
 def parsed_flags(
-    arguments: Sequence[str], own: type[Any] | None = None, program: str = "proctor eval"
+    arguments: Sequence[str],
+    own: type[Any] | None = None,
+    program: str = "proctor eval",
+    tell: Callable[[str], None] = lambda words: None,
 ) -> dict[str, str]:
-    """Return the dotted names on a command line and their text; `own` is the class of a command's own flags."""
+    """Return the dotted names on a command line and their text.
+
+    Args:
+        arguments: the command line.
+        own: the class of a command's own flags.
+        program: whose help is named.
+        tell: is told of a flag that is given two values.
+    """
     hints = get_type_hints(own) if own else {}
-    known = {*known_fields(Settings), *hints, "config_path"}
+    known = {*known_fields(Settings), *hints, "config_path"} - {PASSED_OVER}
 
     def check_name(name: str) -> None:
         if "." not in name and name not in known:
             raise unknown_flag(f"--{name}", [f"--{each}" for each in known - {*hints}])
 
-    return parse_flags(arguments, lambda name: _is_switch(name) or hints.get(name) is bool, check_name, program)
+    def is_switch(name: str) -> bool:
+        return _is_switch(name) or hints.get(name) is bool
+
+    return parse_flags(arguments, is_switch, check_name, program, tell)
 
 
 def tree_of(flags: Mapping[str, str]) -> Nested:
@@ -57,7 +71,7 @@ def tree_of(flags: Mapping[str, str]) -> Nested:
     config_path = tree.get("config_path")
     if isinstance(config_path, str):
         del tree["config_path"]
-        tree = merge(read_settings_file(Path(config_path), f"--config_path={config_path}"), tree)
+        tree = merge(read_config(config_path, tree), tree)
     if tree.get("resume"):
         directory = Path(str(tree["resume"]))
         # Its own path may have changed since it was written.
@@ -70,6 +84,7 @@ def tree_of(flags: Mapping[str, str]) -> Nested:
 def build_settings(tree: Nested) -> Settings:
     """Check a tree of values and return it as settings. Raises `UsageError` with one line."""
     sections = section_classes(tree)
+    pass_over(tree, known_fields(sections["env"]))
     from_slurm(tree)
     tree["policy"] = _gather_open(sections["policy"], tree["policy"])
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
@@ -79,6 +94,7 @@ def build_settings(tree: Nested) -> Settings:
     values: dict[str, Any] = {
         section: validated(f"{section}.", sections[section], tree.get(section) or {}) for section in SECTIONS
     }
+    tell_uploads(tree, values["eval"])
     settings = Settings(**values, **_validate_top(tree))
     _check_seeds(settings)
     check_shard(settings)
@@ -132,19 +148,21 @@ def _join_tasks(tree: Nested) -> None:
 
 def section_classes(tree: Nested) -> dict[str, type[Any]]:
     """Return the dataclass of each section; the benchmark and the policy bring their own."""
-    env, policy, *_ = (section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
+    env, policy, *others = (section(tree, name) for name in ("env", "policy", *SECTIONS[2:]))
+    tree |= {name: values for name, values in zip(SECTIONS[2:], others, strict=True) if values}
     if not env.get("type"):
         raise UsageError(f"--env.type is missing. Known: {', '.join(known_benchmarks())}.")
+    policy = policy_of_lerobot(policy)
     if not policy.get("type"):
         policy["type"] = _policy_type(policy.get("path"))
     tree["env"], tree["policy"] = env, policy
     return {
         "policy": _settings_of("policy.type", policy["type"], policy_path),
         "env": _settings_of("env.type", env["type"], benchmark_path),
-        "eval": RunSettings,
+        "eval": EvalConfig,
         "limits": LimitSettings,
         "cluster": ClusterSettings,
-        "wandb": WandbSettings,
+        "wandb": WandBConfig,
     }
 
 
@@ -199,9 +217,18 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
 def section(tree: Nested, name: str) -> Nested:
     """Return the values of a section, not yet checked. Raises `UsageError` if it is a value itself."""
     found = tree.get(name) or {}
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        found = _given(found)
     if not isinstance(found, Mapping):
         raise UsageError(f"--{name}={clip(found)}: '{name}' is a section; set --{name}.type and others.")
     return dict(found)
+
+
+def _given(config: Any) -> Nested:
+    """Return what is other than its default in a config that was made in Python, such as `EvalConfig(...)`."""
+    made = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    plain = {field.name: field.default for field in dataclasses.fields(config)}
+    return {name: value for name, value in made.items() if value != plain[name]}
 
 
 def _check_names(tree: Nested, sections: Mapping[str, type[Any]]) -> None:
@@ -220,7 +247,7 @@ def known_fields(kind: type[Any]) -> set[str]:
 def known_names(sections: Mapping[str, type[Any]]) -> set[str]:
     """Return every dotted name that can be set."""
     names = {f"{section}.{f.name}" for section in SECTIONS for f in dataclasses.fields(sections[section])}
-    return names | {f.name for f in dataclasses.fields(Settings) if f.name not in SECTIONS} | {"config_path"}
+    return names | known_fields(Settings) - {*SECTIONS, PASSED_OVER} | {"config_path"}
 
 
 def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
@@ -230,6 +257,8 @@ def _dotted(tree: Nested, sections: Mapping[str, type[Any]]) -> list[str]:
         first, dot, rest = str(key).partition(".")
         if dot and first in SECTIONS:
             raise UsageError(f"'{clip(key)}': nest it, as {{{first}: {{{clip(rest)}: ...}}}}.")
+        if key == PASSED_OVER and not isinstance(value, FlagText):
+            continue
         if key not in SECTIONS:
             deeper = isinstance(value, dict) and not is_dict(top.get(key))
             names.append(f"{key}.{next(iter(value))}" if deeper and value else key)
@@ -253,9 +282,9 @@ def _is_switch(name: str) -> bool:
     section, _, field = name.rpartition(".")
     kinds: dict[str, type[Any]] = {
         "": Settings,
-        "eval": RunSettings,
+        "eval": EvalConfig,
         "env": EnvSettings,
         "policy": PolicySettings,
-        "wandb": WandbSettings,
+        "wandb": WandBConfig,
     }
     return section in kinds and get_type_hints(kinds[section]).get(field) is bool

@@ -51,8 +51,8 @@ POLICIES = {
     "remote": "proctor.policies.remote.policy:RemotePolicy",
 }
 
-VECTOR_ENVS = "proctor.vector.make:create_envs"
-"""What `EnvSettings.create_envs` calls, which LeRobot's settings have."""
+VECTOR = "proctor.vector"
+"""What `EnvSettings` calls for all that LeRobot's configs have and settings alone do not know."""
 
 
 def benchmark_path(name: str) -> str:

@@ -8,6 +8,7 @@ Names are LeRobot's wherever LeRobot has the thing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
@@ -77,12 +78,43 @@ class EnvSettings:
         int, AtLeast(0), EXECUTION, "how many tasks may be open at once, to save memory; 0: no limit"
     ] = 0
 
-    def create_envs(self, n_envs: int, use_async_envs: bool = False) -> dict[str, dict[int, Any]]:
+    def create_envs(
+        self, n_envs: int, use_async_envs: bool = False, autoreset_mode: Any = "NextStep"
+    ) -> dict[str, dict[int, Any]]:
         """Return a `gymnasium.vector.VectorEnv` for every task: {group: {task_id: environment}}."""
-        from proctor.config.registry import VECTOR_ENVS, load_object
-
-        made: dict[str, dict[int, Any]] = load_object(VECTOR_ENVS)(self, n_envs, use_async_envs)
+        made: dict[str, dict[int, Any]] = _vector("make:create_envs", self, n_envs, use_async_envs, autoreset_mode)
         return made
+
+    # What LeRobot's configs have besides, for its code. It follows from the settings, and is none itself.
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """A LeRobot `PolicyFeature` for the action and for every part of an observation."""
+        found: Mapping[str, Any] = _vector("lerobot_config:features", self)
+        return found
+
+    @property
+    def features_map(self) -> Mapping[str, str]:
+        """The policy's key of every feature."""
+        found: Mapping[str, str] = _vector("lerobot_config:features_map", self)
+        return found
+
+    @property
+    def fps(self) -> int:
+        """Steps a second in the robot's own time."""
+        return int(_vector("lerobot_config:fps", self))
+
+    def get_env_processors(self) -> tuple[Any, Any]:
+        """Return LeRobot's pipelines before and behind a policy: empty, the environments have done it already."""
+        made: tuple[Any, Any] = _vector("lerobot_config:get_env_processors", self)
+        return made
+
+
+def _vector(name: str, *arguments: Any) -> Any:
+    """Call a function of a layer above this one, which knows benchmarks."""
+    from proctor.config.registry import VECTOR, load_object
+
+    return load_object(f"{VECTOR}.{name}")(*arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +161,8 @@ def chosen_device(policy: PolicySettings) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """How many episodes, and how they are run (`--eval.*`)."""
+class EvalConfig:
+    """How many episodes, and how they are run (`--eval.*`); LeRobot's `EvalConfig`, and more."""
 
     n_episodes: Annotated[int, EXECUTION, AtLeast(1), AtMost(MOST_EPISODES), "episodes per task"] = 50
     batch_size: Annotated[
@@ -153,6 +185,10 @@ class RunSettings:
         "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
         "costs time but changes no result",
     ] = False
+    recording_repo_id: Annotated[
+        str | None, EXECUTION, "as in LeRobot, but nothing is uploaded: the dataset stays with the run"
+    ] = None
+    recording_private: Annotated[bool, EXECUTION, "as in LeRobot, of what is uploaded"] = False
     max_attempts: Annotated[
         int, EXECUTION, AtLeast(1), "how often an episode is tried before it is stored as an error"
     ] = 3
@@ -187,6 +223,10 @@ class RunSettings:
         float, EXECUTION, AtLeast(0), "seconds that Ctrl-C gives the episodes in flight to finish"
     ] = 10.0
 
+    def __post_init__(self) -> None:
+        if self.recording_repo_id is not None and not self.recording:
+            raise ValueError("recording_repo_id needs recording=true")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
@@ -219,8 +259,11 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WandbSettings:
-    """How Weights & Biases is told of a run (`--wandb.*`); WANDB_* variables hold for what is left open."""
+class WandBConfig:
+    """How Weights & Biases is told of a run (`--wandb.*`), as in LeRobot.
+
+    WANDB_* variables hold for what is left open.
+    """
 
     enable: Annotated[bool, EXECUTION, "the same as wandb in --report_to"] = False
     project: Annotated[str | None, EXECUTION, "project, of trackio too [WANDB_PROJECT, or proctor]"] = None
@@ -231,6 +274,11 @@ class WandbSettings:
         "online, offline or disabled [WANDB_MODE, or online]",
     ] = None
     run_id: Annotated[str | None, EXECUTION, "id of the run to go on with [the one of the run directory]"] = None
+    notes: Annotated[str | None, EXECUTION, "words beside the run [WANDB_NOTES]"] = None
+    add_tags: Annotated[bool, EXECUTION, "tag the run with its policy, benchmark and seed"] = True
+    disable_artifact: Annotated[
+        bool, EXECUTION, "leave out the table of episodes, which wandb keeps as an artifact"
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,10 +287,10 @@ class Settings:
 
     policy: PolicySettings
     env: EnvSettings
-    eval: RunSettings = field(default_factory=RunSettings)
+    eval: EvalConfig = field(default_factory=EvalConfig)
     limits: LimitSettings = field(default_factory=LimitSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
-    wandb: WandbSettings = field(default_factory=WandbSettings)
+    wandb: WandBConfig = field(default_factory=WandBConfig)
     seed: Annotated[int, AtLeast(0), AtMost(MOST_SEED), "episode i of every task runs with seed + i"] = 1000
     rename_map: Annotated[dict[str, str], "renamed observation keys, as JSON: {benchmark's key: policy's key}"] = (
         field(default_factory=dict)
@@ -269,3 +317,11 @@ class Settings:
         EXECUTION,
         "progress on the terminal; json: an object per line, for programs",
     ] = "auto"
+    passed_over: Annotated[tuple[str, ...], EXECUTION] = ()
+    """What was given in LeRobot's words and means nothing here, with what holds instead. No flag."""
+
+    @property
+    def passed_over_note(self) -> str | None:
+        """One line for all that was passed over, if there is something."""
+        words = "; ".join(self.passed_over)
+        return f"LeRobot settings with no effect here: {words}." if words else None

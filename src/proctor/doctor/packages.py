@@ -83,7 +83,7 @@ PACKAGES = (
     Package("jinja2", CORE, ">=3.1"),
     Package("packaging", CORE, ">=23"),
     Package("mujoco", META_WORLD, ">=3.3.0,<3.17", extra="metaworld"),
-    Package("gymnasium", META_WORLD, ">=1.1", extra="metaworld"),
+    Package("gymnasium", META_WORLD, ">=1.1.1", extra="metaworld"),
     Package("metaworld", META_WORLD, ">=3.0.0", extra="metaworld"),
     Package("av", OPTIONS, ">=12", extra="video", use="videos"),
     Package("pyarrow", OPTIONS, ">=15", extra="recording", use="recorded datasets"),

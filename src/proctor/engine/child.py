@@ -16,7 +16,7 @@ from proctor.machine.processes import end_with_parent, hear_of_children
 
 ROLES = {
     "worker": "proctor.engine.worker:run_worker",
-    "host": "proctor.engine.host:run_host",
+    "host": "proctor.engine.policy_host:run_host",
     "player": "proctor.conformance.player:run_player",
 }
 """What a child can be; loaded by the child alone."""

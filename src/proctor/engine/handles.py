@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.settings import LimitSettings
-from proctor.engine.bell import Bell
-from proctor.engine.host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
+from proctor.engine.eventfd import EventFd
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, Message, as_error
+from proctor.engine.policy_host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
 from proctor.engine.process import ChannelChild, Readable, wait_readable
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.retries import Cause, Failure
@@ -47,9 +47,9 @@ def _boot(kind: type[WorkerBoot | HostBoot], recipe: WorkerBoot | HostBoot) -> d
 class HostHandle:
     """A policy host in a process of its own."""
 
-    def __init__(self, recipe: HostRecipe, bell: Bell | None = None) -> None:
+    def __init__(self, recipe: HostRecipe, bell: EventFd | None = None) -> None:
         self.recipe, self.generation = recipe, recipe.generation
-        self.bell = Bell() if bell is None else bell
+        self.bell = EventFd() if bell is None else bell
         self.startup = 0.0
         self.cost: Cost | None = None
         self.identity: dict[str, Any] = recipe.expected or {}
@@ -206,7 +206,7 @@ class HostThread:
     startup = 0.0
     child = None
 
-    def __init__(self, policy: Policy, action_size: int, bell: Bell, blame: Callable[[RunError], None]) -> None:
+    def __init__(self, policy: Policy, action_size: int, bell: EventFd, blame: Callable[[RunError], None]) -> None:
         self.bell = bell
         cells = [PhaseCell(mmap.mmap(-1, CELL_BYTES))]
         self._watch, self._blame = LaneWatch(cells), blame

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proctor.benchmarks.protocol import Benchmark
-from proctor.config.contents import UnreadFiles
+from proctor.config.content_hashes import UnreadFiles
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import PolicySettings, identity_values
 from proctor.identity import benchmark_identity, check_unchanged, policy_code, policy_identity

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.errors import Interrupted
 from proctor.machine.processes import STOP_SIGNALS
 
@@ -24,7 +24,7 @@ class Interrupts:
         self.count = 0
         self.first: signal.Signals | None = None
         self._abrupt = False
-        self._bell = Bell()
+        self._bell = EventFd()
         self._before: dict[signal.Signals, Any] = {}
         self._others: Any = None
 

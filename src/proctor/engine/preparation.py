@@ -287,7 +287,8 @@ class Preparation:
         return find_renderer(python) if self._warm is None else self._warm.renderer(python)
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
-        notes = (*self.facts.notes, *spec.notes)
+        passed_over = self.settings.passed_over_note
+        notes = (*([passed_over] if passed_over else []), *self.facts.notes, *spec.notes)
         if spec.stochastic:
             return notes
         plan = make_plan(self.facts.tasks, self.settings.eval.n_episodes, self.settings.seed)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from proctor.config.combinations import rival, wanted_precision
-from proctor.config.contents import by_content
+from proctor.config.content_hashes import by_content
 from proctor.config.settings import Settings
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor

@@ -26,7 +26,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.errors import PolicyLostError, RunError, SimulatorError
 from proctor.types import Observation
 
@@ -239,7 +239,7 @@ class Slot:
     """
 
     def __init__(self, memory: int, bell: int | None = None) -> None:
-        self.memory_fd, self.bell = memory, Bell(bell)
+        self.memory_fd, self.bell = memory, EventFd(bell)
         self._lock = threading.Lock()
         try:
             self._map = map_memory(memory, _SLOT_BYTES)
@@ -305,7 +305,7 @@ class Slot:
 
     # The worker's end.
 
-    def ask(self, header: bytes, window: Sequence[Observation], host_bell: Bell, generation: int) -> Array:
+    def ask(self, header: bytes, window: Sequence[Observation], host_bell: EventFd, generation: int) -> Array:
         """Send a window to the host and wait for the chunk.
 
         Raises:

@@ -19,7 +19,7 @@ from proctor.benchmarks.processors import EnvProcessor, make_simulator, processo
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
 from proctor.config.registry import load_object
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
@@ -55,7 +55,7 @@ class RemoteActor:
 
     phase = Phase.WAIT
 
-    def __init__(self, slot: Slot, host_bell: Bell) -> None:
+    def __init__(self, slot: Slot, host_bell: EventFd) -> None:
         self._slot, self._host_bell = slot, host_bell
         self._first = b""
         self._generation = 0
@@ -166,7 +166,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
     try:
-        actor = _actor(settings, slot, Bell(host_bell), meter)
+        actor = _actor(settings, slot, EventFd(host_bell), meter)
         player = EpisodePlayer(settings, benchmark, actor, meter)
     except RunError as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
@@ -185,7 +185,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             host_bell, log = beside
             print_to(log)
             # A policy of its own is the one that it has: otherwise it would not have been asked.
-            actor = RemoteActor(slot, Bell(host_bell)) if settings.policy is None else actor
+            actor = RemoteActor(slot, EventFd(host_bell)) if settings.policy is None else actor
             player.play_for(settings, actor)
             channel.send({"type": "ready", "startup": now() - settings.spawned})
             continue
@@ -213,7 +213,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             meter.enter(Phase.IDLE)
 
 
-def _actor(settings: WorkerBoot, slot: Slot, host_bell: Bell, meter: Meter) -> Actor:
+def _actor(settings: WorkerBoot, slot: Slot, host_bell: EventFd, meter: Meter) -> Actor:
     if settings.policy is None:
         return RemoteActor(slot, host_bell)
     spec = BenchmarkSpec.from_wire(settings.spec)

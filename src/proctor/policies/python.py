@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from proctor.config.contents import by_content, source_hash
+from proctor.config.content_hashes import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError

@@ -10,6 +10,7 @@ from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, T
 from proctor.video_format import CONTAINER
 
 PROJECT = "proctor"
+_LONGEST_TAG = 64
 
 
 class WandbTracker(Tracker):
@@ -24,6 +25,8 @@ class WandbTracker(Tracker):
             "WANDB_PROJECT": ("project", chosen["project"], PROJECT),
             "WANDB_ENTITY": ("entity", chosen["entity"], None),
             "WANDB_MODE": ("mode", chosen["mode"], None),
+            "WANDB_NOTES": ("notes", chosen["notes"], None),
+            "WANDB_TAGS": ("tags", None, _tags(run.settings) if chosen["add_tags"] else None),
             "WANDB_NAME": ("name", None, run.name),
             "WANDB_DIR": ("dir", None, str(run.directory)),
         }
@@ -32,6 +35,7 @@ class WandbTracker(Tracker):
             value = asked or (None if os.environ.get(variable) else default)
             if value is not None:
                 options[name] = value
+        self._with_table = not chosen["disable_artifact"]
         self._run: Any = wandb.init(
             **options,
             id=run.id,
@@ -50,8 +54,11 @@ class WandbTracker(Tracker):
         """Set the summary, add the table and the videos, and upload what is left."""
         import wandb
 
-        rows = [[episode[column] for column in EPISODE_COLUMNS] for episode in outcome.episodes]
-        last: dict[str, Any] = {**outcome.values, "episodes": _table(rows)}
+        last: dict[str, Any] = dict(outcome.values)
+        if self._with_table:
+            last["episodes"] = _table(
+                [[episode[column] for column in EPISODE_COLUMNS] for episode in outcome.episodes]
+            )
         if outcome.videos:
             last["videos"] = [
                 wandb.Video(str(video), caption=f"{video.parent.name}/{video.name}", format=CONTAINER)
@@ -60,6 +67,13 @@ class WandbTracker(Tracker):
         self._run.log(last, step=outcome.step)
         self._run.summary.update({**outcome.values, "status": outcome.status, "error": outcome.error})
         self._run.finish(exit_code=1 if outcome.status == "failed" else 0)
+
+
+def _tags(settings: Mapping[str, Any]) -> list[str]:
+    """Return LeRobot's tags of a run, as long as wandb takes them."""
+    policy, env = settings["policy"], settings["env"]
+    tags = [f"policy:{policy['type']}", f"seed:{settings['seed']}", f"env:{env['type']}"]
+    return [tag[:_LONGEST_TAG] for tag in tags]
 
 
 def _table(rows: list[list[Any]]) -> Any:

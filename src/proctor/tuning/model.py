@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proctor.engine.host import BatchHold
+from proctor.engine.policy_host import BatchHold
 
 _ROUNDS = 24
 """Asks per worker that are played; the first quarter is not counted."""

@@ -27,7 +27,7 @@ from proctor.config.registry import load_object
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
 from proctor.types import BenchmarkSpec, Episode, Look, Outcome, Task
-from proctor.vector.spaces import action_space, arranged, observation_space, places
+from proctor.vector.spaces import action_space, arranged, checked_action, observation_space, places
 
 NEW_ROLLOUT = "lerobot_new_rollout"
 """LeRobot's rollout resets with this option. An environment whose episode is over then stands still: that loop
@@ -70,9 +70,12 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin an episode; see `EpisodeCount` for which. `options["episode_index"]` chooses another."""
-        if self._last is not None and seed is None and not options:
-            return self._last[0], self._last[4]  # a vector environment's own reset, of one that stands still
+        """Begin an episode; see `EpisodeCount` for which. `options["episode_index"]` chooses another.
+
+        A vector environment's automatic reset gives no options at all, one that its user asks for always some.
+        """
+        if self._last is not None and seed is None and options is None:
+            return self._last[0], self._last[4]
         options = options or {}
         super().reset(seed=None if seed is None else int(seed))
         wanted = self._wanted_index(options)
@@ -90,12 +93,13 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
 
     def step(self, action: NDArray[Any]) -> Step:
         """Apply one action and look at everything."""
+        action = checked_action(action, self.action_space)
         if self._last is not None:
             return self._last
         if self._simulator is None or self._over:
             raise ResetNeeded(f"{self.task}: no episode is running. Call reset() first.")
         with self._calling("step"):
-            outcome = self._simulator.step(np.asarray(action), self._look)
+            outcome = self._simulator.step(action, self._look)
             observation = self._observe(self._simulator)
         self._steps += 1
         self._success = self._success or bool(outcome.success)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from proctor.errors import UsageError
 from proctor.types import IMAGE, IMAGES, STATE, BenchmarkSpec, Feature
@@ -102,3 +103,30 @@ def action_space(spec: BenchmarkSpec) -> Any:
         for bound in (spec.action_low, spec.action_high)
     )
     return spaces.Box(low, high, dtype=kind)
+
+
+def checked_action(action: Any, space: Any) -> NDArray[Any]:
+    """Return an action, or one for each of several environments, as an array of the space's shape.
+
+    Raises:
+        ValueError: it has another shape, or is not made of finite numbers. That is the caller's mistake, told
+            before any simulator has moved.
+    """
+    array = np.asarray(action)
+    *environments, _ = space.shape
+    count = len(environments)
+    if list(array.shape[:count]) != environments:
+        raise ValueError(
+            f"Expected one action for each environment, shape (num_envs, action_dim) = {space.shape}, "
+            f"but got shape {array.shape}"
+        )
+    wanted, given = space.shape[count:], array.shape[count:]
+    if len(given) != 1:  # LeRobot's words
+        raise ValueError(
+            f"Expected action to be 1-D (shape (action_dim,)), but got shape {given} with ndim={len(given)}"
+        )
+    if given != wanted:
+        raise ValueError(f"Expected action to have shape {wanted}, but got shape {given}")
+    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        raise ValueError(f"Expected action to be finite numbers, but got {array!r:.200}")
+    return array

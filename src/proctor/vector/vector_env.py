@@ -6,7 +6,10 @@ import contextlib
 import functools
 import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import forkserver
 from queue import Empty
@@ -21,11 +24,11 @@ from proctor.benchmarks.rendering import gl_variables
 from proctor.engine.process import STEADY
 from proctor.errors import SimulatorError
 from proctor.machine.processes import describe_exit
-from proctor.vector.env import EnvFactory, metadata_of
-from proctor.vector.spaces import action_space, observation_space
+from proctor.vector.env import NEW_ROLLOUT, EnvFactory, metadata_of
+from proctor.vector.spaces import action_space, checked_action, observation_space
 
-AUTORESET = AutoresetMode.NEXT_STEP
-"""Gymnasium's own, and LeRobot's for Meta-World and LIBERO: an episode's last observation and frame are seen."""
+_STARTING = threading.Lock()
+"""One environment starts at a time: LeRobot starts some in threads, and `_without_main` changes the process."""
 
 
 class LazyVectorEnv(VectorEnv):  # type: ignore[misc]
@@ -34,18 +37,46 @@ class LazyVectorEnv(VectorEnv):  # type: ignore[misc]
     factories: Sequence[EnvFactory]
     num_envs: int
     closed: bool
+    autoreset_mode: AutoresetMode
     _open = False
 
-    def _announce(self, factories: Sequence[EnvFactory]) -> None:
-        self.factories = tuple(factories)
+    def _announce(self, factories: Sequence[EnvFactory], autoreset_mode: AutoresetMode) -> None:
+        self.factories, self.autoreset_mode = tuple(factories), autoreset_mode
         benchmark, spec = factories[0].load(), factories[0].spec
         self.num_envs = len(factories)
-        self.metadata = {**metadata_of(benchmark), "autoreset_mode": AUTORESET}
+        self.metadata = {**metadata_of(benchmark), "autoreset_mode": autoreset_mode}
         self.render_mode = "rgb_array"
         self.single_observation_space = observation_space(spec)
         self.observation_space = observation_space(spec, self.num_envs)
         self.single_action_space = action_space(spec)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def _ensure(self) -> None:
+        """Start what a reset needs, unless it is there.
+
+        By this name LeRobot's evaluation starts the next task's environments ahead, in a thread of its own.
+        """
+        with _STARTING:
+            if not self._open:
+                self._start()
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def _begin(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Get ready for a reset on request. Its options are never `None`, as an automatic one's are."""
+        self._ensure()
+        _watch_rollouts(self, bool(options and options.get(NEW_ROLLOUT)))
+        return dict(options or {})
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+
+    def _checked(self, actions: Any) -> Any:
+        """Return actions that all environments can take. Refuses others before any environment has moved."""
+        self._require_open()
+        return checked_action(actions, self.action_space)
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
@@ -79,8 +110,7 @@ def _when_open(kind: Any, name: str) -> Any:
 
     @functools.wraps(getattr(kind, name))
     def method(self: LazyVectorEnv, *args: Any, **kwargs: Any) -> Any:
-        if not self._open:
-            raise ResetNeeded(f"{self!r} is not open. Call reset() first.")
+        self._require_open()
         with self._watched():
             return getattr(kind, name)(self, *args, **kwargs)
 
@@ -90,17 +120,22 @@ def _when_open(kind: Any, name: str) -> Any:
 class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
     """Environments in this process, stepped one after the other."""
 
-    def __init__(self, factories: Sequence[EnvFactory]) -> None:
-        self._announce(factories)
+    def __init__(self, factories: Sequence[EnvFactory], autoreset_mode: AutoresetMode) -> None:
+        self._announce(factories, autoreset_mode)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode in each; the first reset builds the simulators."""
-        if not self._open:
-            with self._opening():
-                SyncVectorEnv.__init__(self, self.factories, autoreset_mode=AUTORESET)
-        return super().reset(seed=seed, options=options)
+        return super().reset(seed=seed, options=self._begin(options))
 
-    step, set_attr = _when_open(SyncVectorEnv, "step"), _when_open(SyncVectorEnv, "set_attr")
+    def step(self, actions: Any) -> Any:
+        """Apply an action to each."""
+        return super().step(self._checked(actions))
+
+    set_attr = _when_open(SyncVectorEnv, "set_attr")
+
+    def _start(self) -> None:
+        with self._opening():
+            SyncVectorEnv.__init__(self, self.factories, autoreset_mode=self.autoreset_mode)
 
     def render(self) -> Any:
         """Return a frame of each."""
@@ -111,6 +146,27 @@ class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
         if self._open:
             self._open = False
             super().close_extras(**kwargs)
+
+
+_ROLLOUTS: weakref.WeakKeyDictionary[LazyVectorEnv, threading.Thread] = weakref.WeakKeyDictionary()
+"""The environments that LeRobot's rollout was the last to reset, and the thread that it runs in."""
+
+
+def _watch_rollouts(env: LazyVectorEnv, new_rollout: bool) -> None:
+    """Warn of rollouts of LeRobot's in several threads: these are its `max_parallel_tasks`."""
+    _ROLLOUTS.pop(env, None)
+    if not new_rollout:
+        return
+    here = threading.current_thread()
+    if any(other._open and thread.is_alive() and thread is not here for other, thread in list(_ROLLOUTS.items())):
+        warnings.warn(
+            "LeRobot's rollouts of several tasks run at once in threads of one process (max_parallel_tasks). "
+            "They share one policy, and what it keeps between steps of one task reaches the others: rewards and "
+            "successes change. Use max_parallel_tasks=1, or proctor.evaluate, where tasks that run at once give "
+            "the same results.",
+            stacklevel=4,
+        )
+    _ROLLOUTS[env] = here
 
 
 _PATIENCE = 10.0
@@ -124,14 +180,13 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
     processes: list[Any]
     error_queue: Any
 
-    def __init__(self, factories: Sequence[EnvFactory]) -> None:
-        self._announce(factories)
+    def __init__(self, factories: Sequence[EnvFactory], autoreset_mode: AutoresetMode) -> None:
+        self._announce(factories, autoreset_mode)
         self._forget()
 
     def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
         """Begin an episode in each; the first reset starts the workers."""
-        if not self._open:
-            self._start()
+        options = self._begin(options)
         with self._watched():
             super().reset_async(seed=seed, options=options)
 
@@ -140,7 +195,13 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
         with self._watched():
             return super().reset_wait(timeout=timeout)
 
-    step_async, step_wait = _when_open(AsyncVectorEnv, "step_async"), _when_open(AsyncVectorEnv, "step_wait")
+    def step_async(self, actions: Any) -> None:
+        """Give each its action."""
+        actions = self._checked(actions)
+        with self._watched():
+            super().step_async(actions)
+
+    step_wait = _when_open(AsyncVectorEnv, "step_wait")
     call_async, call_wait = _when_open(AsyncVectorEnv, "call_async"), _when_open(AsyncVectorEnv, "call_wait")
     set_attr = _when_open(AsyncVectorEnv, "set_attr")
 
@@ -157,7 +218,7 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
         _preload()
         with self._watched(), self._opening(), _without_main():
             AsyncVectorEnv.__init__(
-                self, workers, shared_memory=True, context="forkserver", autoreset_mode=AUTORESET
+                self, workers, shared_memory=True, context="forkserver", autoreset_mode=self.autoreset_mode
             )
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ from proctor.benchmarks.gym.env_facts import (
     open_env,
 )
 from proctor.benchmarks.protocol import Benchmark, Simulator
-from proctor.config.contents import is_own
+from proctor.config.content_hashes import is_own
 from proctor.config.settings import AtLeast, EnvSettings, Locates, comma_list
 from proctor.errors import UsageError, did_you_mean
 from proctor.installation import require

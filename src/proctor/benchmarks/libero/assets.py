@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from proctor.config.contents import content_hash
+from proctor.config.content_hashes import content_hash
 from proctor.errors import UsageError
 from proctor.installation import missing_package
 

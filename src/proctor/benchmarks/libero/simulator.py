@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proctor.benchmarks.libero.assets import HOW_TO_GET, find_assets, package_root
 from proctor.benchmarks.libero.benchmark import LiberoSettings
 from proctor.benchmarks.libero.cameras import LiberoCameras, scene_camera
-from proctor.benchmarks.libero.package import import_libero, no_debugger, read_initial_states
+from proctor.benchmarks.libero.installation import import_libero, no_debugger, read_initial_states
 from proctor.benchmarks.rendering import Cameras
 from proctor.errors import SimulatorError
 from proctor.types import NO_LOOK, STATE, Episode, Look, Observation, Outcome, Task

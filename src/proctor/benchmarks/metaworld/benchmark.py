@@ -16,6 +16,9 @@ from proctor.errors import UsageError, check_known
 from proctor.installation import require
 from proctor.types import ENVIRONMENT_STATE, IMAGE, STATE, BenchmarkSpec, Feature, Task
 
+_REFUSES = "1.1.0"
+"""The only Gymnasium that wants four render modes of a MuJoCo environment; Meta-World's have three."""
+
 TASK_ONE_HOT = "observation.task_one_hot"
 
 
@@ -105,8 +108,15 @@ class MetaWorld(Benchmark):
         return ("metaworld", "mujoco", "gymnasium", "numpy")
 
     def check_installed(self) -> None:
-        """Say how to get Meta-World if it is not there."""
-        require("--env.type=metaworld", "metaworld", "metaworld", "mujoco", "packaging")
+        """Say how to get Meta-World if it is not there, or what it cannot live with if that is."""
+        from importlib import metadata
+
+        require("--env.type=metaworld", "metaworld", "metaworld", "mujoco", "gymnasium", "packaging")
+        if metadata.version("gymnasium") == _REFUSES:
+            raise UsageError(
+                f"--env.type=metaworld: gymnasium {_REFUSES} refuses Meta-World's environments (AssertionError: "
+                "['human', 'rgb_array', 'depth_array']), and no other version does. Run: pip install -U gymnasium"
+            )
 
 
 def one_hot_tasks(settings: MetaWorldSettings) -> Sequence[str]:

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from proctor.config.settings import Settings
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator, Feed, RunOrder
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
@@ -140,6 +140,6 @@ class LocalJob:
             return run_inline(order, preparation.benchmark, actor, context, ledger, rules)
         coordinator = Coordinator(order, context, ledger, rules, policy.hosts)
         if preparation.live is not None:
-            bell = context.stack.enter_context(closing(Bell()))
+            bell = context.stack.enter_context(closing(EventFd()))
             coordinator.serve_live(HostThread(preparation.live, action_size, bell, coordinator.blame))
         return coordinator.run()

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proctor.config.contents import content_hash
+from proctor.config.content_hashes import content_hash
 from proctor.files import clip, is_there
 from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, LoadedCheckpoint
 

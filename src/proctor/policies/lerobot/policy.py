@@ -65,7 +65,8 @@ class LeRobotPolicy(Policy):
 
         started = time.monotonic()
         if not settings.path:
-            raise UsageError("--policy.type=lerobot needs --policy.path=DIRECTORY or a hub id.")
+            kind = settings.overrides.get("type", "lerobot")  # LeRobot's name of a network, if one was given
+            raise UsageError(f"--policy.type={kind} needs --policy.path=DIRECTORY or a hub id.")
         check_lerobot()
         from proctor.policies.lerobot.numerics import check_device, device_notes, identity_of, make_deterministic
 

@@ -14,11 +14,11 @@ from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import (
     ClusterSettings,
     EnvSettings,
+    EvalConfig,
     LimitSettings,
     PolicySettings,
-    RunSettings,
     Settings,
-    WandbSettings,
+    WandBConfig,
 )
 from proctor.config.yaml_files import dump_yaml
 from proctor.policies.python import LIVE
@@ -27,7 +27,7 @@ from proctor.store.stored_run import StoredRun
 _MOST_CHARACTERS = 2000
 
 # Where a run lies, how it was watched and which part of it this is does not belong to what it was.
-_LEFT_OUT = {"output_dir", "resume", "display", "eval.shard_id", "eval.num_shards"}
+_LEFT_OUT = {"output_dir", "resume", "display", "eval.shard_id", "eval.num_shards", "passed_over"}
 
 
 class SettingsTable(NamedTuple):
@@ -123,7 +123,7 @@ def _kind(section: str, values: Mapping[str, Any]) -> type[Any]:
 
     One that is a file of the user's is not loaded: looking at a result must not run the code that made it.
     """
-    bases = {"eval": RunSettings, "limits": LimitSettings, "cluster": ClusterSettings, "wandb": WandbSettings}
+    bases = {"eval": EvalConfig, "limits": LimitSettings, "cluster": ClusterSettings, "wandb": WandBConfig}
     if section in bases:
         return bases[section]
     base, find = (PolicySettings, policy_path) if section == "policy" else (EnvSettings, benchmark_path)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import proctor
-from proctor.config.contents import files_named_in
+from proctor.config.content_hashes import files_named_in
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings, identity_values
 

@@ -1,8 +1,8 @@
 """What wakes a process or a thread that waits: an eventfd that knows whether it is still open.
 
 A thread may come late: a policy of the caller's process may still be in `act` when its run is over. If it rang a
-bare number, that could be another file by then, and eight bytes would land in it. So a bell owns its descriptor,
-closes it once, and only when nobody is using it; whoever rings or waits later does nothing.
+bare number, that could be another file by then, and eight bytes would land in it. So an `EventFd` owns its
+descriptor, closes it once, and only when nobody is using it; whoever rings or waits later does nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 _ONCE = (1).to_bytes(8, sys.byteorder)
 
 
-class Bell:
+class EventFd:
     """An eventfd that any thread may ring, one at a time waits at, and any may close.
 
     There is no lock: every question to a policy rings twice, and a signal handler may ring while its own thread

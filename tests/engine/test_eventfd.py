@@ -1,4 +1,4 @@
-"""A bell rings whoever waits, whatever its number and whatever signals come, and nobody once it is closed."""
+"""An eventfd rings whoever waits, whatever its number and whatever signals come, and nobody once it is closed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 
 
 @pytest.fixture
-def bell() -> Iterator[Bell]:
-    bell = Bell()
+def bell() -> Iterator[EventFd]:
+    bell = EventFd()
     yield bell
     bell.close()
 
 
-def test_a_ring_is_heard_once_also_if_it_came_first(bell: Bell) -> None:
+def test_a_ring_is_heard_once_also_if_it_came_first(bell: EventFd) -> None:
     bell.ring()
     bell.ring()
     assert bell.wait()
     assert not bell.wait(0)
 
 
-def test_a_closed_bell_writes_into_no_file_that_has_its_number(tmp_path: Path, bell: Bell) -> None:
+def test_a_closed_bell_writes_into_no_file_that_has_its_number(tmp_path: Path, bell: EventFd) -> None:
     number = bell.fileno()
     bell.close()
     with (tmp_path / "file").open("wb") as file:
@@ -41,7 +41,7 @@ def test_a_closed_bell_writes_into_no_file_that_has_its_number(tmp_path: Path, b
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_whoever_waits_is_woken_when_it_is_closed_and_only_then_its_number_is_free(bell: Bell) -> None:
+def test_whoever_waits_is_woken_when_it_is_closed_and_only_then_its_number_is_free(bell: EventFd) -> None:
     told: list[bool] = []
     number = bell.fileno()
     waiter = threading.Thread(target=lambda: told.append(bell.wait()))
@@ -55,7 +55,7 @@ def test_whoever_waits_is_woken_when_it_is_closed_and_only_then_its_number_is_fr
         os.fstat(number)
 
 
-def test_a_signal_does_not_end_the_wait(bell: Bell) -> None:
+def test_a_signal_does_not_end_the_wait(bell: EventFd) -> None:
     handled = threading.Event()
 
     def handle(*_: object) -> None:
@@ -73,7 +73,7 @@ def test_a_signal_does_not_end_the_wait(bell: Bell) -> None:
     assert handled.is_set()
 
 
-def test_a_signal_handler_may_ring_while_its_thread_does(bell: Bell) -> None:
+def test_a_signal_handler_may_ring_while_its_thread_does(bell: EventFd) -> None:
     rung = 0
 
     def ring(*_: object) -> None:
@@ -96,8 +96,8 @@ def test_a_descriptor_above_1023_is_waited_at() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
     try:
-        low = Bell()
-        high = Bell(fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 1100))
+        low = EventFd()
+        high = EventFd(fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 1100))
         assert not high.wait(0.001)
         low.ring()
         assert high.wait(10)
@@ -113,7 +113,7 @@ def test_however_ringing_waiting_and_closing_fall_together_no_other_file_is_touc
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(150):
-            bell = Bell()
+            bell = EventFd()
             start = threading.Barrier(5)
 
             def use(act: Callable[[], object], start: threading.Barrier = start) -> None:

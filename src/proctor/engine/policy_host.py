@@ -22,7 +22,7 @@ import msgpack
 from proctor.benchmarks.processors import named_processors, spec_behind
 from proctor.blame import described
 from proctor.config.registry import load_object
-from proctor.engine.bell import Bell
+from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault, print_to
 from proctor.engine.policy_session import PolicySession, answer
@@ -114,7 +114,7 @@ class PolicyServer:
         self,
         policy: Policy,
         action_size: int,
-        bell: Bell,
+        bell: EventFd,
         generation: int,
         blame: Callable[[RunError], None],
         cells: Sequence[PhaseCell],
@@ -293,7 +293,7 @@ class HostBoot:
 
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop or to load another."""
-    bell, memory = Bell(descriptors[0]), descriptors[1]
+    bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
     order: Message | None = boot
     while order is not None:
@@ -301,7 +301,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         gc.collect()  # two policies at a time may be too large
 
 
-def _load_and_serve(channel: Channel, told: HostBoot, bell: Bell, shared: mmap.mmap) -> Message | None:
+def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap) -> Message | None:
     """Serve one policy; returns what to load in its place, or nothing when it is time to end."""
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())

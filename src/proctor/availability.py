@@ -74,7 +74,7 @@ class Entry:
         return list(found.values())
 
 
-def take_inventory(kind: Kind) -> list[Entry]:
+def list_available(kind: Kind) -> list[Entry]:
     """Return all benchmarks, or all kinds of policies: ours first, then others', by name."""
     ours = BENCHMARKS if kind == "benchmark" else POLICIES
     offered = plugins(BENCHMARK_GROUP if kind == "benchmark" else POLICY_GROUP)
