@@ -273,6 +273,7 @@ class WorkerHandle:
         self._stillness = Stillness()
         self.held_task: TaskKey | None = None
         """The task whose simulator the worker has, or will have when it gets to its last order."""
+<<<<<<< HEAD
         if host is not None:
             host.attach(number, self.slot)
         self.child = ChannelChild(
@@ -284,6 +285,25 @@ class WorkerHandle:
             env=dict(recipe.environment),
             python=recipe.python,
         )
+=======
+        try:
+            if host is not None:
+                host.attach(number, self.slot)
+            self.child = ChannelChild(
+                "worker",
+                _boot(WorkerBoot, recipe),
+                # A worker without a host rings nobody; its own bell stands in.
+                [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
+                log=recipe.logs / f"worker-{number}.log",
+                env=dict(recipe.environment),
+                python=recipe.python,
+            )
+        except BaseException:  # no room for one more process or descriptor, say: nothing of it may stay behind
+            if host is not None:
+                host.detach(number)
+            self.slot.close()
+            raise
+>>>>>>> main
 
     def fits(self, recipe: WorkerRecipe) -> bool:
         """Whether what it has loaded is what a recipe says: benchmark, processors, and a policy of its own."""

@@ -17,6 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from proctor.config.plain_values import flat
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
@@ -30,8 +32,13 @@ from proctor.policies.lerobot.guard import (
     read_steps,
 )
 
+<<<<<<< HEAD
 OLDEST_LEROBOT = (0, 5)
 _CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
+=======
+OLDEST_LEROBOT = Version("0.5")
+_CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
+>>>>>>> main
 ADAPTER = "adapter_config.json"
 """The file that makes a directory a PEFT adapter."""
 
@@ -67,7 +74,7 @@ def check_lerobot() -> None:
     python = sys.executable
     if sys.version_info < (3, 12):
         raise UsageError(
-            f"LeRobot checkpoints need lerobot >= 0.5, which needs Python >= 3.12; {python} is "
+            f"LeRobot checkpoints need lerobot >= {OLDEST_LEROBOT}, which needs Python >= 3.12; {python} is "
             f"{sys.version_info[0]}.{sys.version_info[1]}. Run: python3.12 -m venv lerobot-env && "
             f"{install_command('lerobot', 'lerobot-env/bin/pip')}, and add --policy.python=lerobot-env/bin/python"
         )
@@ -78,9 +85,10 @@ def check_lerobot() -> None:
             "--policy.python=PATH)"
         )
     version = metadata.version("lerobot")
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_LEROBOT:
+    # By release alone: a pre-release of the oldest one will do.
+    if Version(version).release < OLDEST_LEROBOT.release:
         raise UsageError(
-            f"{python} has lerobot {version}; at least {'.'.join(map(str, OLDEST_LEROBOT))} is needed. "
+            f"{python} has lerobot {version}; at least {OLDEST_LEROBOT} is needed. "
             f"Run: {python} -m pip install --upgrade lerobot"
         )
 
