@@ -273,19 +273,6 @@ class WorkerHandle:
         self._stillness = Stillness()
         self.held_task: TaskKey | None = None
         """The task whose simulator the worker has, or will have when it gets to its last order."""
-<<<<<<< HEAD
-        if host is not None:
-            host.attach(number, self.slot)
-        self.child = ChannelChild(
-            "worker",
-            _boot(WorkerBoot, recipe),
-            # A worker without a host rings nobody; its own bell stands in.
-            [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
-            log=_log(recipe, number),
-            env=dict(recipe.environment),
-            python=recipe.python,
-        )
-=======
         try:
             if host is not None:
                 host.attach(number, self.slot)
@@ -294,7 +281,7 @@ class WorkerHandle:
                 _boot(WorkerBoot, recipe),
                 # A worker without a host rings nobody; its own bell stands in.
                 [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
-                log=recipe.logs / f"worker-{number}.log",
+                log=_log(recipe, number),
                 env=dict(recipe.environment),
                 python=recipe.python,
             )
@@ -303,7 +290,6 @@ class WorkerHandle:
                 host.detach(number)
             self.slot.close()
             raise
->>>>>>> main
 
     def fits(self, recipe: WorkerRecipe) -> bool:
         """Whether what it has loaded is what a recipe says: benchmark, processors, and a policy of its own."""

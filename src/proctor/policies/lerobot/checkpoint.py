@@ -32,13 +32,8 @@ from proctor.policies.lerobot.guard import (
     read_steps,
 )
 
-<<<<<<< HEAD
-OLDEST_LEROBOT = (0, 5)
-_CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
-=======
 OLDEST_LEROBOT = Version("0.5")
-_CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
->>>>>>> main
+_CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
 ADAPTER = "adapter_config.json"
 """The file that makes a directory a PEFT adapter."""
 
