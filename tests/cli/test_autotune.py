@@ -59,6 +59,20 @@ def test_the_advice_is_a_command_that_gives_the_same_results(tmp_path: Path, ref
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
+def test_without_a_policy_it_measures_the_benchmark_alone(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {name: part for name, part in tiny_tree(tmp_path / "run").items() if name != "policy"}
+    done = run_cli("eval-autotune", *flags(tree), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["policy"] is None
+    assert found["one_worker"]["chunk"] == 1.0
+    assert found["choices"][0]["steps_per_second"] > 0
+    assert found["command"].startswith("proctor eval --policy.path=POLICY ")
+    assert "policy" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ctrl_c_ends_it_and_everything_that_it_started(tmp_path: Path) -> None:
     process = start_cli("autotune", *flags(tiny_tree(tmp_path / "run", env={"delay": 0.01})))
     wait_until(lambda: len(descendants(process.pid)) >= 2)

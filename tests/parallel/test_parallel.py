@@ -31,6 +31,7 @@ from harness import (
 )
 from proctor.comparison.pairing import read_sample
 from proctor.store.run_directory import RunDirectory, Shard
+from proctor.store.stored_run import StoredRun
 
 SLOW = {"delay": 0.03}
 HANG = {"mischief": "step.hang:*:2:1"}  # every shard, at its third episode
@@ -38,9 +39,10 @@ ONE_WORKER = {"batch_size": 1}
 FAULTY = {"path": f"{SUPPORT / 'tiny_policies.py'}:Faulty", "kwargs": '{"how": "raise", "at": 20}'}
 
 
-def parallel(directory: Path, shards: int | str = 3, **options: Any) -> list[str]:
+def parallel(directory: Path, shards: int | str | None = 3, **options: Any) -> list[str]:
     options.setdefault("eval", ONE_WORKER)
-    return ["parallel", f"--num-shards={shards}", *flags(tiny_tree(directory, **options))]
+    number = [] if shards is None else [f"--num-shards={shards}"]
+    return ["parallel", *number, *flags(tiny_tree(directory, **options))]
 
 
 def ended(directory: Path, shards: str = "shard_*") -> int:
@@ -359,7 +361,7 @@ def test_a_policy_on_two_gpus_gets_a_shard_on_each(tmp_path: Path) -> None:
     (tmp_path / "where.py").write_text(_WHERE)
     policy = {"path": f"{tmp_path / 'where.py'}:act", "placement": "central"}
     path = {"PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = run_cli(*parallel(tmp_path / "run", "auto", n_episodes=1, policy=policy), extra_env=path)
+    done = run_cli(*parallel(tmp_path / "run", None, n_episodes=1, policy=policy), extra_env=path)
     assert done.returncode == 0, done.stderr
     assert sorted(place.name for place in (tmp_path / "run").glob("shard_*")) == ["shard_0_of_2", "shard_1_of_2"]
     # The launcher's own copy, which only settles, sees all.
@@ -383,11 +385,11 @@ def test_a_run_of_one_process_is_not_run_again_in_shards(tmp_path: Path) -> None
     assert f"proctor eval --resume={tmp_path / 'run'}" in line
 
 
-def test_auto_on_a_machine_without_gpus_is_one_shard_that_uses_all_cores(
+def test_without_a_number_a_machine_without_gpus_has_one_shard_that_uses_all_cores(
     tmp_path: Path, reference: Digests
 ) -> None:
     done = run_cli(
-        *parallel(tmp_path / "run", "auto", eval={"batch_size": 0}, display="plain"),
+        *parallel(tmp_path / "run", None, eval={"batch_size": 0}, display="plain"),
         extra_env={"PATH": "/nowhere"},
     )
     assert done.returncode == 0, done.stderr
@@ -396,6 +398,31 @@ def test_auto_on_a_machine_without_gpus_is_one_shard_that_uses_all_cores(
     assert digests(tmp_path / "run") == reference
     # Not the share of the machine that a shard was given.
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["eval"]["batch_size"] == 0
+
+
+@pytest.mark.slow
+def test_auto_asks_autotune_and_runs_what_it_finds(tmp_path: Path, reference: Digests) -> None:
+    done = run_cli(*parallel(tmp_path / "run", "auto", eval={"batch_size": 0}), extra_env={"PATH": "/nowhere"})
+    assert done.returncode == 0, done.stderr
+    (found,) = re.findall(r"(\d+) shard with \d+ workers? each; the same .*--eval.batch_size=(\d+)", done.stderr)
+    assert found[0] == "1"
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["eval"]["batch_size"] == int(found[1])
+    assert digests(tmp_path / "run") == reference
+
+
+def test_settings_of_one_shard_are_not_split_again(tmp_path: Path) -> None:
+    run_tiny(tmp_path, n_episodes=1, eval={"batch_size": 1, "shard_id": 1, "num_shards": 2})
+    shard = tmp_path / "shard_1_of_2"
+    resumed = run_cli("parallel", f"--resume={shard}")
+    assert resumed.returncode == 2
+    assert (
+        f"{shard} is one shard of 2. Go on with all of them: proctor parallel --resume={tmp_path}"
+        in resumed.stderr
+    )
+    copied = run_cli("parallel", f"--config_path={shard / 'config.yaml'}", "--output_dir=other")
+    assert copied.returncode == 2
+    assert "leave eval.shard_id and eval.num_shards out of the file" in copied.stderr
 
 
 @pytest.mark.slow
@@ -417,7 +444,8 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
         (["--num-shard=2"], "Did you mean '--num-shards'? See: proctor parallel --help"),
         (["--num-shards=0"], "must be from 1 to 512, or auto"),
         (["--render-device=gpus"], "Did you mean 'gpu'?"),
-        (["--eval.num_shards=2"], "leave --eval.shard_id and --eval.num_shards out"),
+        (["--eval.num_shards=2"], "--eval.num_shards=2: proctor parallel makes the shards itself"),
+        (["--eval.shard_id=1", "--eval.stop_when=ci<=0.1"], "--eval.shard_id=1: proctor parallel makes"),
         (["--eval.use_async_envs=false"], "use proctor eval"),
         (["--cluster.address=auto"], "leave --cluster.address out"),
         (["--policy.path=nowhere.py:Name"], "there is no file"),
@@ -425,7 +453,8 @@ def test_episodes_that_cannot_be_run_are_errors_and_no_death(tmp_path: Path) -> 
     ],
 )
 def test_a_mistake_is_told_once_and_leaves_nothing_behind(tmp_path: Path, extra: list[str], words: str) -> None:
-    done = run_cli(*parallel(tmp_path / "run"), *extra)
+    named = tuple(flag.partition("=")[0] + "=" for flag in extra)
+    done = run_cli(*(flag for flag in parallel(tmp_path / "run") if not flag.startswith(named)), *extra)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -495,6 +524,10 @@ def test_a_rule_over_the_shards_stops_where_one_process_would(tmp_path: Path) ->
     assert infos[1]["overall"] | _TIMES == infos[0]["overall"] | _TIMES
     kept = stored(tmp_path / "run")
     assert len(alone.plan) <= kept < 180, "the shards were ended"
+    shards = map(StoredRun, (tmp_path / "run").glob("shard_*"))
+    endings = [session.ending for shard in shards for session in shard.sessions]
+    assert set(endings) <= {None, "a stopping rule over all shards was satisfied"}
+    assert any(endings)
     assert "stopping" not in done.stdout
     # What the shards did beyond the stop counts for nobody who looks at the run.
     first, second = (read_sample(tmp_path / name) for name in ("alone", "run"))

@@ -21,6 +21,7 @@ from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, Interrupted, Proc
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
 from proctor.tuning.advice import Advice, make_advice
+from proctor.tuning.null_policy import NULL_POLICY
 from proctor.tuning.report import advice_as_json, print_advice
 
 _WORDS = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
@@ -28,10 +29,11 @@ _WORDS = """Measure this machine with a policy and a benchmark, and print the co
 usage: proctor autotune EVAL-FLAGS [--json]
 
   proctor autotune --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=easy
+  proctor autotune --env.type=metaworld --env.task=easy
 
 It takes the flags of `proctor eval`, runs real workers and the real policy for about a minute, and stores nothing.
 What it finds: what cores, drawing and the policy take, what limits the run, how quick the run will be, and which
-workers, batch, placement and renderer are best.
+workers, batch, placement and renderer are best. Without a policy it measures the benchmark alone.
 Meanwhile the machine should have nothing else to do."""
 
 
@@ -43,13 +45,16 @@ class AutotuneSettings:
 
 
 def _autotune(given: Given[AutotuneSettings]) -> int:
+    arguments = [argument for argument in given.arguments if argument != "--json"]
+    if not given.tree.get("policy"):
+        given.tree["policy"] = {"type": NULL_POLICY}
+        arguments.insert(0, "--policy.path=POLICY")
     try:
-        advice = _advise(build_settings(given.tree), Console(stderr=True))
+        advice = advise(build_settings(given.tree))
     except Interrupted as stopped:
-        Console(stderr=True).print("stopped; nothing was stored")
-        return EXIT_SIGTERM if stopped.args[0] is signal.SIGTERM else EXIT_SIGINT
+        return stopped_measuring(stopped)
     console = PatientConsole()
-    command = paste_ready([argument for argument in given.arguments if argument != "--json"], advice)
+    command = paste_ready(arguments, advice)
     if given.own.json:
         console.out(advice_as_json(advice, command), highlight=False)
     else:
@@ -60,8 +65,15 @@ def _autotune(given: Given[AutotuneSettings]) -> int:
 autotune_command = RunCommand("autotune", _autotune, _WORDS, ("Autotune", AutotuneSettings), list)
 
 
-def _advise(settings: Settings, errors: Console) -> Advice:
-    begun = time.monotonic()
+def stopped_measuring(stopped: Interrupted) -> int:
+    """Say that a signal ended the measurements; returns the exit status."""
+    Console(stderr=True).print("stopped; nothing was stored")
+    return EXIT_SIGTERM if stopped.args[0] is signal.SIGTERM else EXIT_SIGINT
+
+
+def advise(settings: Settings) -> Advice:
+    """Measure, and say what is done meanwhile on standard error. Raises `Interrupted` with the signal."""
+    begun, errors = time.monotonic(), Console(stderr=True)
 
     def tell(what: str) -> None:
         errors.print(Text(f"{time.monotonic() - begun:4.0f} s  {what}", style="dim"), soft_wrap=True)

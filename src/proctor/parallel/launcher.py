@@ -19,6 +19,8 @@ from proctor.events import Watcher
 from proctor.parallel.shard import ShardEvent, ShardProcess, ShardRecipe, judge
 from proctor.store.schema import EpisodeRecord
 
+_BY_A_RULE = "a stopping rule over all shards was satisfied"
+
 LATE = 30.0
 """Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""
 
@@ -124,6 +126,8 @@ class Launcher:
         outcome, kind = judge(code, shard.result)
         if outcome != "done":
             self._note_records(shard, recipe.records())  # it may have stored more than it told
+            if self._dispatch.stop is not None and not shard.complaint:
+                recipe.say_why_it_ended(_BY_A_RULE)  # all that it knows is the signal
         if outcome == "done" or (self._stop_deadline is not None and not shard.complaint):
             shard.drop_log()
         elif outcome == "hopeless" or self._stop_deadline is not None:

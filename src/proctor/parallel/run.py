@@ -37,10 +37,12 @@ LOCK = "launcher.lock"
 
 def run_parallel(settings: Settings, options: ShardOptions, watcher: Watcher) -> Evaluation:
     """Run one evaluation in several processes and merge them. Raises `UsageError` before anything has started."""
-    if settings.eval.num_shards > 1 or settings.eval.shard_id:
-        raise UsageError(
-            "proctor parallel makes the shards itself: leave --eval.shard_id and --eval.num_shards out."
-        )
+    check_parallel(settings)
+    return _Parallel(settings, options, watcher).run()
+
+
+def check_parallel(settings: Settings) -> None:
+    """Refuse settings that make no sense with shards on this machine."""
     if settings.cluster.address is not None:
         raise UsageError(
             "proctor parallel runs on this machine: leave --cluster.address out, or use proctor eval."
@@ -50,7 +52,6 @@ def run_parallel(settings: Settings, options: ShardOptions, watcher: Watcher) ->
     check_interpreter(settings)
     if settings.eval.recording:
         check_can_record(settings.env.python)
-    return _Parallel(settings, options, watcher).run()
 
 
 class _Parallel:

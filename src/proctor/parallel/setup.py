@@ -160,7 +160,8 @@ def _find_renderer(
     free = [gpu.memory - gpu.used for gpu in gpus]
     if device != "auto" or fits(copies.memory, copies.number, free):
         return find_renderer(python, device=device)
-    tell(f"{copies.number} copies of the policy fill the GPU's memory: drawing on the CPU")
+    fill = "1 copy of the policy fills" if copies.number == 1 else f"{copies.number} copies of the policy fill"
+    tell(f"{fill} the GPU's memory: drawing on the CPU")
     try:
         return find_renderer(python, device="cpu")
     except NoPicturesError as error:

@@ -55,6 +55,12 @@ class ShardRecipe:
         with contextlib.suppress(StoreError), EpisodeTable(path, read_only=True) as table:
             yield from table.records()
 
+    def say_why_it_ended(self, words: str) -> None:
+        """Put other words in the place of those that its last session, which is over, had for its end."""
+        with contextlib.suppress(StoreError), EpisodeTable(self.run.path / DATABASE) as table:
+            if sessions := table.sessions():
+                table.end_session(len(sessions), sessions[-1].startup, words)
+
 
 class ShardProcess(ChildProcess):
     """The launcher's handle on one start of a shard."""

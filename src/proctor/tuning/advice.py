@@ -236,6 +236,13 @@ class Advice:
     flags: dict[str, str]
     environment: dict[str, str]
 
+    @property
+    def best_unchanged(self) -> Forecast:
+        """The best choice that leaves batch and renderer, which are part of a result, as a run finds them."""
+        batch = self.measured.policy.spec.batch
+        found = (one for one in (self.best, *self.others) if (one.choice.rows, one.choice.renderer) == (batch, 0))
+        return next(found, self.best)
+
 
 def make_advice(
     settings: Settings, logs: Path, stack: ExitStack, interrupts: Interrupts, tell: Callable[[str], None]

@@ -18,6 +18,8 @@ from proctor.machine.gpus import Gpu, memory_of, visible_gpus
 from proctor.machine.processes import cpu_seconds
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.policies.protocol import Cost, Pass, PolicySpec
+from proctor.report.console import count
+from proctor.tuning.null_policy import NULL_POLICY
 from proctor.tuning.probe import Probe, TimedSpan
 from proctor.types import Task
 
@@ -28,8 +30,6 @@ _SECONDS = 4.0
 _TRIAL_SECONDS = 7.0
 _WORTH_A_LOOK = 0.9
 """Another renderer is measured with all workers only if a frame takes less than this share of the first's."""
-
-_NULL_POLICY = "proctor.tuning.null_policy:NullPolicy"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class PolicyProfile:
         passes: forward passes by batch size, where it measures those.
         core: seconds of a core per question in its own process.
         gpu_memory: bytes that it takes of a GPU, if that is known.
+        is_given: whether there is one at all: without, the benchmark alone is measured.
     """
 
     spec: PolicySpec
@@ -62,6 +63,7 @@ class PolicyProfile:
     passes: Sequence[Pass]
     core: float
     gpu_memory: int | None
+    is_given: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,10 @@ class MeasuringSession:
         self._settings, self._logs, self._interrupts, self._tell = settings, logs, interrupts, tell
         self._preparation = Preparation(settings, logs)
         self.tasks: Sequence[Task] = self._preparation.facts.tasks
-        tell("loading the policy")
+        self._has_policy = settings.policy.type != NULL_POLICY
+        self._players = "{} with the policy" if self._has_policy else "{}"
+        if self._has_policy:
+            tell("loading the policy")
         self._prepared: PreparedRun = self._preparation.prepare(stack, interrupts, tell)
         stack.callback(self._prepared.policy.stop, 1.0)
         self._host = next(iter(self._prepared.policy.hosts), None)
@@ -117,7 +122,7 @@ class MeasuringSession:
         if host is not None:
             self._tell("timing forward passes")
             passes = host.measure(BATCHES, self._settings.limits, self._interrupts)
-        self._tell(f"one worker with the policy, on {self.tasks[0].name}")
+        self._tell(f"{self._players.format('one worker')}, on {self.tasks[0].name}")
         with self._probe(host) as probe:
             before = _cpu_of(host)
             begun = probe.run(1, _SECONDS)
@@ -131,13 +136,14 @@ class MeasuringSession:
             passes=passes,
             core=core,
             gpu_memory=memory_of(host.child.process.pid) if host is not None else None,
+            is_given=self._has_policy,
         )
         renders = self._renders(begun.chunk)
         return Measurements(self._machine, policy, begun, renders, memory, worker_start)
 
     def trial(self, renderer: Renderer | None, workers: int) -> TimedSpan:
         """Run that many workers with the policy for some seconds."""
-        self._tell(f"trying {workers} workers with the policy")
+        self._tell(f"trying {self._players.format(count(workers, 'worker'))}")
         with self._probe(self._host, renderer) as probe:
             return probe.run(workers, _TRIAL_SECONDS)
 
@@ -159,7 +165,7 @@ class MeasuringSession:
             alone = probe.run(1, _SECONDS)
             if better_than is not None and alone.draw > _WORTH_A_LOOK * better_than.alone.draw:
                 return RenderProfile(renderer, alone, alone)
-            self._tell(f"{what}, {cores} workers")
+            self._tell(f"{what}, {count(cores, 'worker')}")
             return RenderProfile(renderer, alone, probe.run(cores, _SECONDS) if cores > 1 else alone)
 
     def _probe(self, host: Host | None, renderer: Renderer | None = None, null_policy: int = 0) -> Probe:
@@ -169,10 +175,10 @@ class MeasuringSession:
             spec = dataclasses.replace(prepared.policy.spec, action_steps=null_policy)
             recipe = dataclasses.replace(
                 recipe,
-                policy=_NULL_POLICY,
+                policy=NULL_POLICY,
                 policy_settings={},
                 policy_spec=spec.to_wire(),
-                policy_identity=policy_identity(policy_code(_NULL_POLICY, PolicySettings()), spec),
+                policy_identity=policy_identity(policy_code(NULL_POLICY, PolicySettings()), spec),
             )
         return Probe(recipe, self.tasks, host, self._settings.limits, self._interrupts)
 

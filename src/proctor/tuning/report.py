@@ -54,7 +54,9 @@ def _work(m: Measurements) -> list[tuple[str, str]]:
             f"{_ms(m.renders[0].alone.step)} a step, {_ms(m.renders[0].together.step)} with all at work",
         ),
         *[("drawing", _drawing(render)) for render in m.renders if render.alone.draws],
-        ("policy", f"asked every {alone.chunk:.3g} steps, answers after {_ms(alone.wait)}"),
+        ("policy", f"asked every {alone.chunk:.3g} steps, answers after {_ms(alone.wait)}")
+        if policy.is_given
+        else ("policy", "none was given; what follows is for one that looks at every step and takes no time"),
     ]
     if policy.load:
         memory = f", {_gib(policy.gpu_memory)} of the GPU" if policy.gpu_memory else ""
@@ -89,7 +91,7 @@ def _cells(forecast: Forecast, m: Measurements) -> list[str]:
     return [
         str(choice.workers),
         str(choice.rows),
-        {"central": "own process", "worker": "in the workers"}[choice.placement],
+        {"central": "own process", "worker": "in the workers"}[choice.placement] if m.policy.is_given else "–",
         renderer.backend if renderer is not None else "–",
         _rate(forecast.steps_per_second),
         duration(forecast.seconds),
@@ -110,7 +112,9 @@ def _instructive(advice: Advice) -> list[Forecast]:
 def _verdict(advice: Advice) -> list[str]:
     best = advice.best
     parts = ", ".join(
-        f"{use} {100 * share:.0f} %" for resource, use, share in best.shares if resource == best.limit
+        f"{use} {100 * share:.0f} %"
+        for resource, use, share in best.shares
+        if resource == best.limit and (use != "policy" or advice.measured.policy.is_given)
     )
     rate = advice.trial.asks_per_second * advice.trial.chunk
     lines = [
@@ -139,7 +143,9 @@ def advice_as_json(advice: Advice, command: str) -> str:
             "load_s": m.policy.load,
             "gpu_memory": m.policy.gpu_memory,
             "passes": [one._asdict() for one in m.policy.passes],
-        },
+        }
+        if m.policy.is_given
+        else None,
         "worker": {"start_s": m.worker_start, "memory": m.worker_memory},
         "one_worker": dataclasses.asdict(m.alone),
         "drawing": [
