@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,3 +19,23 @@ def create_video(path: Path, options: Mapping[str, str] | None = None) -> Any:
     import av
 
     return av.open(str(path), "w", format=CONTAINER, options=dict(options or {}))
+
+
+def add_stream(
+    container: Any,
+    codec: str,
+    rate: Fraction,
+    size: tuple[int, int],
+    pixel_format: str,
+    options: Mapping[str, str],
+) -> Any:
+    """Add an encoder to a video file: `size` is height and width, `options` are the codec's.
+
+    It has one thread: a worker owns one core, and how many threads encode decides the bits.
+    """
+    stream = container.add_stream(codec, rate=rate)
+    stream.height, stream.width = size
+    stream.pix_fmt = pixel_format
+    stream.codec_context.thread_count = 1
+    stream.options = dict(options)
+    return stream

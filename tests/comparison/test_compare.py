@@ -176,6 +176,9 @@ def test_tasks_can_be_chosen(tmp_path: Path) -> None:
         assert list(proctor.compare(a, b, tasks=tasks).per_task()) == ["push", "lift"]
     with pytest.raises(UsageError, match="Did you mean 'push'"):
         proctor.compare(a, b, tasks=["pusk"])
+    for nothing in ((), "", " , "):
+        with pytest.raises(UsageError, match=r"^tasks is empty\. Name tasks that the runs share, or leave it out"):
+            proctor.compare(a, b, tasks=nothing)
 
 
 def test_what_else_differs_is_told_and_the_policy_is_not(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import crossed
 from harness import SUPPORT, Digests, digests, flags, run_cli, tiny_tree
 from proctor.store.episodes import EpisodeTable
 from tiny_policies import aside
@@ -14,7 +15,8 @@ from tiny_policies import aside
 FORKING = f"{SUPPORT / 'tiny_policies.py'}:Forking"
 
 
-@pytest.mark.parametrize("placement", ["central", "worker", "inline"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("placement", ["central", "inline", "worker"])
 def test_a_policy_that_forks_and_goes_on_is_heard_once(tmp_path: Path, placement: str, reference: Digests) -> None:
     policy = {
         "path": FORKING,
@@ -28,7 +30,8 @@ def test_a_policy_that_forks_and_goes_on_is_heard_once(tmp_path: Path, placement
     assert digests(tmp_path / "run") == reference
 
 
-@pytest.mark.parametrize("placement", ["central", "worker", "inline"])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("placement", ["worker", "central", "inline"])
 def test_a_child_of_the_policy_that_exits_is_not_the_policy(
     tmp_path: Path, placement: str, reference: Digests
 ) -> None:
@@ -48,8 +51,7 @@ def test_a_child_of_the_policy_that_exits_is_not_the_policy(
         assert table.attempts() == []
 
 
-@pytest.mark.parametrize("deed", ["twin", "offspring"])
-@pytest.mark.parametrize("use_async_envs", [True, False])
+@pytest.mark.parametrize(("deed", "use_async_envs"), crossed(["twin", "offspring"], [True, False]))
 def test_a_simulator_that_forks_and_goes_on_is_heard_once(
     tmp_path: Path, use_async_envs: bool, deed: str, reference: Digests
 ) -> None:

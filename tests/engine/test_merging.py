@@ -31,6 +31,19 @@ def run_shards(place: Path, numbers: tuple[int, ...] = (0, 1, 2), **options: Any
         assert evaluation.error is None
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All shards of the reference run, not merged."""
+    place = tmp_path_factory.mktemp("made") / "run"
+    run_shards(place)
+    return place
+
+
+def copy_shards(made: Path, place: Path, *numbers: int) -> None:
+    for number in numbers:
+        shutil.copytree(made / f"shard_{number}_of_{SHARDS}", place / f"shard_{number}_of_{SHARDS}")
+
+
 def alike(info: dict[str, Any]) -> dict[str, Any]:
     """Return what of a result must not depend on how it was run."""
     kept: dict[str, Any] = json.loads(json.dumps(info))
@@ -42,8 +55,8 @@ def alike(info: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def test_merged_shards_are_the_serial_run(tmp_path: Path, reference: Digests) -> None:
-    run_shards(tmp_path / "run")
+def test_merged_shards_are_the_serial_run(tmp_path: Path, made: Path, reference: Digests) -> None:
+    copy_shards(made, tmp_path / "run", 0, 1, 2)
     serial = run_tiny(tmp_path / "serial", eval={"batch_size": 1})
     merged = merge_runs([tmp_path / "run"])
     assert digests(tmp_path / "run") == reference
@@ -53,9 +66,8 @@ def test_merged_shards_are_the_serial_run(tmp_path: Path, reference: Digests) ->
     assert alike(written) == alike(serial.info)
 
 
-def test_a_shard_tells_its_part_under_its_own_name(tmp_path: Path, reference: Digests) -> None:
-    run_shards(tmp_path / "run", (1,))
-    place = tmp_path / "run" / "shard_1_of_3"
+def test_a_shard_tells_its_part_under_its_own_name(made: Path, reference: Digests) -> None:
+    place = made / "shard_1_of_3"
     info = json.loads((place / "shard_1_of_3.json").read_text())
     assert info["run"]["shard"] == {"id": 1, "of": 3}
     assert info["run"]["complete"]
@@ -66,9 +78,9 @@ def test_a_shard_tells_its_part_under_its_own_name(tmp_path: Path, reference: Di
 
 @pytest.mark.slow
 def test_an_interrupted_shard_resumes_with_other_workers_and_merges_to_the_same(
-    tmp_path: Path, reference: Digests
+    tmp_path: Path, made: Path, reference: Digests
 ) -> None:
-    run_shards(tmp_path / "run", (0, 2))
+    copy_shards(made, tmp_path / "run", 0, 2)
     place = tmp_path / "run" / "shard_1_of_3"
     shard = {"shard_id": 1, "num_shards": SHARDS, "batch_size": 1}
     process = start_cli("eval", *flags(tiny_tree(tmp_path / "run", env={"delay": 0.02}, eval=shard)))
@@ -125,8 +137,10 @@ def test_metaworld_in_three_shards_one_interrupted_is_the_serial_run(tmp_path: P
     assert alike(infos[0]) == alike(infos[1])
 
 
-def test_what_is_missing_is_named_and_the_merged_run_goes_on(tmp_path: Path, reference: Digests) -> None:
-    run_shards(tmp_path / "run", (0, 1))
+def test_what_is_missing_is_named_and_the_merged_run_goes_on(
+    tmp_path: Path, made: Path, reference: Digests
+) -> None:
+    copy_shards(made, tmp_path / "run", 0, 1)
     merged = merge_runs([tmp_path / "run"])
     assert merged.missing == {"c": [0, 1, 2, 3]}
     assert not merged.evaluation.info["run"]["complete"]
@@ -135,25 +149,24 @@ def test_what_is_missing_is_named_and_the_merged_run_goes_on(tmp_path: Path, ref
     assert digests(tmp_path / "run") == reference
 
 
-def test_merging_again_takes_in_what_came_later(tmp_path: Path, reference: Digests) -> None:
-    run_shards(tmp_path / "run", (0,))
+def test_merging_again_takes_in_what_came_later(tmp_path: Path, made: Path, reference: Digests) -> None:
+    copy_shards(made, tmp_path / "run", 0)
     merge_runs([tmp_path / "run"])
-    run_shards(tmp_path / "run", (1, 2))
+    copy_shards(made, tmp_path / "run", 1, 2)
     merged = merge_runs([tmp_path / "run"])
     assert (merged.missing, merged.twice) == ({}, 0)
     assert digests(tmp_path / "run") == reference
 
 
-def test_overlapping_runs_are_counted_and_merge(tmp_path: Path, reference: Digests) -> None:
-    run_shards(tmp_path / "run")
+def test_overlapping_runs_are_counted_and_merge(tmp_path: Path, made: Path, reference: Digests) -> None:
     run_tiny(tmp_path / "whole", n_episodes=2)
-    merged = merge_runs([tmp_path / "run", tmp_path / "whole"], tmp_path / "all")
+    merged = merge_runs([made, tmp_path / "whole"], tmp_path / "all")
     assert merged.twice == 6
     assert digests(tmp_path / "all") == reference
 
 
 def test_runs_with_more_and_fewer_episodes_per_task_merge_to_the_longer_plan(tmp_path: Path) -> None:
-    run_tiny(tmp_path / "short", n_episodes=2)
+    run_tiny(tmp_path / "short", n_episodes=2, eval={"batch_size": 1})
     run_shards(tmp_path / "run", (0,), n_episodes=5)
     merged = merge_runs([tmp_path / "short", tmp_path / "run"], tmp_path / "all")
     assert merged.evaluation.info["run"]["n_planned"] == 15
@@ -161,8 +174,8 @@ def test_runs_with_more_and_fewer_episodes_per_task_merge_to_the_longer_plan(tmp
 
 
 def test_other_settings_are_named_and_nothing_is_merged(tmp_path: Path) -> None:
-    run_tiny(tmp_path / "one", n_episodes=1)
-    run_tiny(tmp_path / "two", n_episodes=1, seed=7)
+    make_run(tmp_path / "one", {"a": [True]}, identity={"policy": {}})
+    make_run(tmp_path / "two", {"a": [True]}, identity={"policy": {}}, seed=7)
     with pytest.raises(IdentityError, match=r"one and .*two are not runs of one plan(.|\n)*seed: 1000 and 7"):
         merge_runs([tmp_path / "one", tmp_path / "two"], tmp_path / "all")
     assert not (tmp_path / "all").exists()
@@ -197,8 +210,8 @@ def test_more_shards_than_episodes_leave_some_with_nothing_to_do(tmp_path: Path)
     assert merge_runs([tmp_path / "run"]).missing == {}
 
 
-def test_a_run_that_is_not_trusted_can_be_left_out(tmp_path: Path) -> None:
-    run_shards(tmp_path / "run")
+def test_a_run_that_is_not_trusted_can_be_left_out(tmp_path: Path, made: Path) -> None:
+    copy_shards(made, tmp_path / "run", 0, 1, 2)
     merge_runs([tmp_path / "run" / f"shard_{number}_of_3" for number in (0, 1)])
     with EpisodeTable(tmp_path / "run" / "shard_2_of_3" / "run.sqlite") as table:
         table.set_meta("identity", {"seed": 3})
@@ -206,14 +219,14 @@ def test_a_run_that_is_not_trusted_can_be_left_out(tmp_path: Path) -> None:
     assert len(merged.evaluation.records) == 8
 
 
-def test_a_shard_beside_those_of_another_count_is_refused(tmp_path: Path) -> None:
-    run_shards(tmp_path / "run", (0,))
+def test_a_shard_beside_those_of_another_count_is_refused(tmp_path: Path, made: Path) -> None:
+    copy_shards(made, tmp_path / "run", 0)
     with pytest.raises(UsageError, match=r"shards of another count: shard_0_of_3"):
         run_tiny(tmp_path / "run", eval={"shard_id": 0, "num_shards": 2})
 
 
-def test_going_on_with_shards_that_were_not_merged_is_refused(tmp_path: Path) -> None:
-    run_shards(tmp_path / "run", (0,))
+def test_going_on_with_shards_that_were_not_merged_is_refused(tmp_path: Path, made: Path) -> None:
+    copy_shards(made, tmp_path / "run", 0)
     shutil.copy(tmp_path / "run" / "shard_0_of_3" / "config.yaml", tmp_path / "run" / "config.yaml")
     done = run_cli("eval", f"--resume={tmp_path / 'run'}", "--eval.num_shards=1", "--eval.shard_id=0")
     assert done.returncode == 2
@@ -226,8 +239,8 @@ def test_a_place_without_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_runs_of_several_places_need_a_name_for_the_result(tmp_path: Path) -> None:
-    run_tiny(tmp_path / "one", n_episodes=1)
-    run_tiny(tmp_path / "two", n_episodes=1)
+    for name in ("one", "two"):
+        make_run(tmp_path / name, {"a": [True]})
     with pytest.raises(UsageError, match="--output_dir"):
         merge_runs([tmp_path / "one", tmp_path / "two"])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import crossed
 from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree
 from proctor.errors import PolicyError, PolicyHostError, UsageError
 from tiny_policies import Faulty, aside
@@ -20,9 +21,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("how", FAULTS)
-@pytest.mark.parametrize("placement", ["central", "worker"])
+@pytest.mark.parametrize(("how", "placement"), crossed([*FAULTS], ["central", "worker"]))
 def test_a_faulty_answer_ends_the_run_with_status_1_and_keeps_what_finished(
     tmp_path: Path, how: str, placement: str
 ) -> None:
@@ -38,12 +37,12 @@ def test_a_faulty_answer_ends_the_run_with_status_1_and_keeps_what_finished(
     assert (tmp_path / "run" / "eval_info.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("how", "words"), [("exit", "SystemExit: 0"), ("interrupt", "KeyboardInterrupt"), ("stop", "GeneratorExit")]
-)
-@pytest.mark.parametrize("placement", ["central", "worker", "inline", "live"])
+ENDINGS = {"exit": "SystemExit: 0", "interrupt": "KeyboardInterrupt", "stop": "GeneratorExit"}
+
+
+@pytest.mark.parametrize(("how", "placement"), crossed([*ENDINGS], ["central", "worker", "inline", "live"]))
 def test_a_policy_that_wants_to_end_the_process_ends_the_run_at_once_wherever_it_runs(
-    tmp_path: Path, how: str, words: str, placement: str
+    tmp_path: Path, how: str, placement: str
 ) -> None:
     from proctor.policies.python import PlainPolicy
 
@@ -58,9 +57,9 @@ def test_a_policy_that_wants_to_end_the_process_ends_the_run_at_once_wherever_it
         eval={"use_async_envs": placement != "inline"},
     )
     assert isinstance(evaluation.error, PolicyError)
-    assert f"the policy raised {words}" in str(evaluation.error)
+    assert f"the policy raised {ENDINGS[how]}" in str(evaluation.error)
     assert "tiny_policies.py" in str(evaluation.error)  # where in the user's own code
-    assert "seat.py" not in str(evaluation.error)
+    assert "policy_session.py" not in str(evaluation.error)
     assert all(record.status == "finished" for record in evaluation.records)
 
 

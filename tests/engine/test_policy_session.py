@@ -1,4 +1,4 @@
-"""Every call of a policy is checked the same way, wherever it runs, and an episode's seat is its own."""
+"""Every call of a policy is checked the same way, wherever it runs, and an episode's session is its own."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Thoughtful(Policy):
         )
 
 
-def ask(policy: Policy, seat: PolicySession | None = None, window: Sequence[Observation] = ({},)) -> list[Any]:
-    return answer(policy, 2, [seat or PolicySession(policy, episode())], [window])
+def ask(policy: Policy, session: PolicySession | None = None, window: Sequence[Observation] = ({},)) -> list[Any]:
+    return answer(policy, 2, [session or PolicySession(policy, episode())], [window])
 
 
 # What a policy is shown.
@@ -102,9 +102,9 @@ def test_the_policy_sees_the_window_with_the_prompt_in_every_observation() -> No
 
 def test_the_memory_that_a_call_returns_is_what_the_next_one_gets() -> None:
     policy = Scripted([[0.0, 0.0]], ([np.zeros((1, 2))], [{"any": "thing"}]), [[0.0, 0.0]])
-    seat = PolicySession(policy, episode())
+    session = PolicySession(policy, episode())
     for _ in range(3):
-        ask(policy, seat)
+        ask(policy, session)
     assert [list(memories) for _, memories, _ in policy.asked] == [
         ["fresh memory for reach-v3"],
         ["next memory"],
@@ -114,10 +114,10 @@ def test_the_memory_that_a_call_returns_is_what_the_next_one_gets() -> None:
 
 def test_the_generator_is_the_episodes_own_and_goes_on_from_call_to_call() -> None:
     policy = Scripted([[0.0, 0.0]], [[0.0, 0.0]])
-    seat = PolicySession(policy, episode(3))
+    session = PolicySession(policy, episode(3))
     drawn = []
     for _ in range(2):
-        ask(policy, seat)
+        ask(policy, session)
         drawn.append(policy.asked[-1][2][0].random())
     alone = episode_generator(episode(3))
     assert drawn == [alone.random(), alone.random()]
@@ -136,8 +136,8 @@ def test_an_episodes_answers_do_not_depend_on_who_shares_its_batches(calls: list
         for row, window, chunk in zip(order, windows, batch, strict=True):
             (single,) = answer(policy, 2, [alone[row]], [window])
             assert np.array_equal(chunk, single)
-    assert [seat.memory for seat in together] == [seat.memory for seat in alone]
-    assert [seat.step for seat in together] == [seat.step for seat in alone]
+    assert [session.memory for session in together] == [session.memory for session in alone]
+    assert [session.step for session in together] == [session.step for session in alone]
 
 
 # What a policy may answer.
@@ -157,11 +157,11 @@ def test_an_episodes_answers_do_not_depend_on_who_shares_its_batches(calls: list
 )
 def test_a_chunk_of_numbers_is_taken_as_it_is(chunk: Any) -> None:
     policy = Scripted(chunk)
-    seat = PolicySession(policy, episode())
-    (taken,) = ask(policy, seat)
+    session = PolicySession(policy, episode())
+    (taken,) = ask(policy, session)
     assert np.array_equal(taken, np.asarray(chunk))
     assert taken.dtype == np.asarray(chunk).dtype
-    assert seat.step == len(chunk)
+    assert session.step == len(chunk)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_what_is_no_action_is_the_policys_fault_and_named_with_task_episode_and_
     chunk: Any, words: str
 ) -> None:
     policy = Scripted([[0.0, 0.0], [0.0, 0.0]], chunk)
-    seat = PolicySession(policy, episode(4))
-    ask(policy, seat)
+    session = PolicySession(policy, episode(4))
+    ask(policy, session)
     with pytest.raises(PolicyError, match=words) as caught:
-        ask(policy, seat)
+        ask(policy, session)
     assert "(task reach-v3, episode 4, step 2)" in str(caught.value)
     assert caught.value.exit_status == EXIT_FAILED
 
@@ -258,10 +258,10 @@ def test_a_policy_that_breaks_the_chunk_length_it_declared_is_refused(length: in
     # leave holes in them.
     spec = PolicySpec(observation_offsets=(-1, 0), action_steps=5)
     policy = Scripted(np.zeros((5, 2)), np.zeros((length, 2)), spec=spec)
-    seat = PolicySession(policy, episode())
-    ask(policy, seat)
+    session = PolicySession(policy, episode())
+    ask(policy, session)
     with pytest.raises(PolicyError, match=r"episode 0, step 5"):
-        ask(policy, seat)
+        ask(policy, session)
 
 
 # Fit with the benchmark.

@@ -40,8 +40,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
     return run_tiny(tmp_path_factory.mktemp("whole") / "run", n_episodes=60, eval={"batch_size": 3})
 
 
-def test_a_run_ends_when_the_rate_is_known_well_enough(tmp_path: Path, whole: Evaluation) -> None:
-    one = run(tmp_path / "one", workers=1)
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
+    """A run of one worker that a rule has ended."""
+    return run(tmp_path_factory.mktemp("one") / "run", workers=1)
+
+
+def test_a_run_ends_when_the_rate_is_known_well_enough(one: Evaluation, whole: Evaluation) -> None:
     stop = stopped(one)
     assert stop["rule"] == PRECISE
     assert stop["episodes"] % 3 == 0, "every task has had equally many"
@@ -53,9 +58,12 @@ def test_a_run_ends_when_the_rate_is_known_well_enough(tmp_path: Path, whole: Ev
     assert known["successes"] == sum(bool(r.success) for r in whole.records if r.key in first)
 
 
-@pytest.mark.parametrize("options", [{"workers": 3}, {"workers": 8}, {"eval": {"use_async_envs": False}}])
-def test_it_ends_at_the_same_episode_whoever_runs_it(tmp_path: Path, options: dict[str, Any]) -> None:
-    one, other = run(tmp_path / "one", workers=1), run(tmp_path / "other", **options)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("options", [{"workers": 4}, {"eval": {"use_async_envs": False}}, {"workers": 8}])
+def test_it_ends_at_the_same_episode_whoever_runs_it(
+    tmp_path: Path, one: Evaluation, options: dict[str, Any]
+) -> None:
+    other = run(tmp_path / "other", **options)
     assert stopped(one) == stopped(other)
     assert digests(one) == digests(other)
     assert one.info["overall"]["pc_success"] == other.info["overall"]["pc_success"]
@@ -217,7 +225,7 @@ def test_where_it_stops_depends_on_the_records_and_not_on_their_history(
 
 
 def test_a_comparison_counts_what_the_rule_counted_and_says_so(tmp_path: Path, whole: Evaluation) -> None:
-    ended = run(tmp_path / "ended", workers=8)
+    ended = run(tmp_path / "ended", workers=4)
     found = proctor.compare(whole.directory, ended.directory)
     (note,) = [note for note in found.notes if "stopped early by a rule" in note]
     assert f"after {stopped(ended)['episodes']} episodes" in note

@@ -13,7 +13,7 @@ import pytest
 
 from proctor.engine.policy_session import PolicySession, answer
 from proctor.errors import EXIT_USAGE, UsageError
-from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Cost, Memory, Pass, Policy, PolicySpec, Window
 from proctor.policies.python import PlainPolicy, PythonPolicy, PythonPolicySettings, as_policy
 from proctor.types import BenchmarkSpec, Episode, Feature, Task
 
@@ -275,6 +275,20 @@ def test_a_full_policy_of_a_module_keeps_its_spec_and_its_memory() -> None:
     assert policy.begin(TASK) == "reach-v3"
     assert policy.spec.fingerprint is not None
     assert policy.spec.fingerprint.endswith(":inner")
+
+
+def test_what_a_full_policy_has_measured_is_passed_on() -> None:
+    class Measured(Full):
+        cost = Cost(1.0, 0.1, 2.0, 1000)
+
+        def passes(self, sizes: Sequence[int]) -> list[Pass]:
+            return [Pass(rows, 0.1, 0.1) for rows in sizes]
+
+    policy = PythonPolicy(Measured(), "print")
+    assert policy.cost == Measured.cost
+    assert policy.passes([1, 4]) == [Pass(1, 0.1, 0.1), Pass(4, 0.1, 0.1)]
+    plain = PythonPolicy(PlainPolicy(lambda observation: 0.0), "print")
+    assert (plain.cost, plain.passes([1])) == (None, [])
 
 
 def test_a_ready_object_of_a_file_may_be_named_too(tmp_path: Path) -> None:

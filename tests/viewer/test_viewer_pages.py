@@ -16,13 +16,14 @@ from starlette.testclient import TestClient
 
 from made_runs import make_run
 from proctor.config.yaml_files import CONFIG_FILE
+from proctor.engine.merging import merge_runs
 from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
 from proctor.store import stored_run
 from proctor.store.episodes import EpisodeTable
 from proctor.store.lock import RunLock, writer_of
 from proctor.store.outcomes import Outcomes, read_outcomes
-from proctor.store.run_directory import RunDirectory
+from proctor.store.run_directory import RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 from proctor.viewer.app import make_app
@@ -74,6 +75,23 @@ def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
     assert done[8:10] == ["done.py:Policy", "2 tasks"]
     # Three quick successes have ended, and the fourth has outlasted them: nobody knows how that will end.
     assert partial[2:6] == ["incomplete 3 of 4", "–", "", "3/3"]
+
+
+def test_a_merged_run_stands_for_its_shards_until_one_of_them_has_more(tmp_path: Path) -> None:
+    tasks = {"push": [True] * 4}
+    shards = [Shard(number, 2) for number in range(2)]
+    for shard in shards:
+        make_run(tmp_path / "run", tasks, shard=shard, missing=[("push", 3)], identity={"policy": {}})
+    client = viewing(tmp_path)
+    parts = [f"run/{shard.name}" for shard in shards]
+    assert sorted(rows(client)) == parts
+    merge_runs([tmp_path / "run"])
+    assert sorted(rows(client)) == ["run"]
+    assert sorted(rows(viewing(tmp_path / "run"))) == ["."]  # the folder of runs may be the run itself
+    with RunLock(tmp_path / parts[0]):
+        assert sorted(rows(client)) == ["run", parts[0]]
+    make_run(tmp_path / "run", tasks, shard=shards[1], identity={"policy": {}})  # it went on
+    assert sorted(rows(client)) == ["run", *parts]
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from proctor.cli.command import Command
 from proctor.comparison.compare import compare_many
 from proctor.comparison.result import as_document
+from proctor.config.settings import comma_list
 from proctor.errors import EXIT_OK, UsageError
 from proctor.report.comparison import as_markdown, print_comparisons
 from proctor.report.console import PatientConsole
@@ -39,10 +40,6 @@ def _compare(given: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
 def _share(text: str) -> float:
     try:
         return float(text)
@@ -59,7 +56,7 @@ compare_command = Command(
 )
 _add = compare_command.add_argument
 _add("runs", metavar="A B", nargs="*", type=Path, help="run directories, also of shards or of runs that go on")
-_add("--tasks", metavar="NAME,...", type=_names, default=(), help="only these tasks")
+_add("--tasks", metavar="NAME,...", type=comma_list, help="only these tasks")
 _add("--alpha", type=_share, default=0.05, help="how often equal policies may be called different [0.05]")
 _add(
     "--all-pairs",

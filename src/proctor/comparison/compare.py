@@ -44,7 +44,7 @@ def compare(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
     *,
-    tasks: str | Sequence[str] = (),
+    tasks: str | Sequence[str] | None = None,
     alpha: float = ALPHA,
 ) -> Comparison:
     """Compare a run with a baseline, on the seeds that they share. Needs scipy.
@@ -52,18 +52,18 @@ def compare(
     Args:
         first: the baseline: a run directory, or what `evaluate` returned.
         second: the run that may be better or worse.
-        tasks: names of tasks, also as one text with commas; all that the runs share if none are given.
+        tasks: names of tasks, also as one text with commas; `None`: all that the runs share.
         alpha: how often equal policies may be called different.
 
     Raises:
         UsageError: a directory holds no run, or the runs share no task.
     """
-    names = comma_list(tasks) if isinstance(tasks, str) else tasks
+    names = comma_list(tasks) if isinstance(tasks, str) else None if tasks is None else list(tasks)
     return compare_many([Path(first), Path(second)], tasks=names, alpha=alpha).comparisons[0]
 
 
 def compare_many(
-    paths: Sequence[Path], *, tasks: Sequence[str] = (), alpha: float = ALPHA, all_pairs: bool = False
+    paths: Sequence[Path], *, tasks: Sequence[str] | None = None, alpha: float = ALPHA, all_pairs: bool = False
 ) -> Comparisons:
     """Compare every run with the first, or each with each; Holm's correction is over all comparisons together."""
     try:
@@ -72,11 +72,15 @@ def compare_many(
         raise missing_package("comparing runs", "scipy", "stats") from None
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha={alpha}: expected a number between 0 and 1, such as 0.05.")
+    if tasks is not None and not tasks:
+        raise UsageError(
+            "--tasks is empty. Name tasks that the runs share, or leave it out: then all are compared."
+        )
     if len(paths) < 2:
         raise UsageError("name two runs or more: the baseline first.")
     runs = [read_sample(path) for path in paths]
     places = [(a, b) for a, b in combinations(range(len(runs)), 2) if all_pairs or a == 0]
-    found = _adjusted([_judge(runs[a], runs[b], tasks, alpha) for a, b in places], alpha)
+    found = _adjusted([_judge(runs[a], runs[b], tasks or (), alpha) for a, b in places], alpha)
     return Comparisons(runs, found, _letters(runs, places, found) if all_pairs else None, alpha)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.rendering import as_rgb, is_picture
 from proctor.errors import SimulatorError
-from proctor.video_format import CODEC, create_video
+from proctor.video_format import CODEC, add_stream, create_video
 
 
 class VideoError(Exception):
@@ -83,13 +83,9 @@ class VideoSink:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # faststart moves the index to the front, so that a browser plays before it has the whole file.
         self._container = create_video(self._partial, {"movflags": "faststart"})
-        self._stream = self._container.add_stream(CODEC, rate=self._rate)
-        # H.264 with 4:2:0 colour needs even sides.
-        self._stream.width, self._stream.height = width + width % 2, height + height % 2
-        self._stream.pix_fmt = "yuv420p"
-        # One thread: the worker's core is the only one it owns.
-        self._stream.codec_context.thread_count = 1
-        self._stream.options = {"crf": "23", "preset": "veryfast"}
+        even = height + height % 2, width + width % 2  # H.264 with 4:2:0 colour needs even sides
+        options = {"crf": "23", "preset": "veryfast"}
+        self._stream = add_stream(self._container, CODEC, self._rate, even, "yuv420p", options)
 
 
 def _fitted(frame: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

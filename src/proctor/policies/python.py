@@ -23,7 +23,7 @@ from proctor.config.content_hashes import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError
-from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
+from proctor.policies.protocol import Actions, Cost, Generators, Memory, Pass, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
 LIVE = "live:"
@@ -110,6 +110,15 @@ class PythonPolicy(Policy):
     def spec(self) -> PolicySpec:
         """The inner policy's, with the source's fingerprint."""
         return self._spec
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the user's policy measured; an object that only looks like a `Policy` measures nothing."""
+        return self._inner.cost if isinstance(self._inner, Policy) else None
+
+    def passes(self, sizes: Sequence[int]) -> list[Pass]:
+        """Let the user's policy measure its forward passes."""
+        return self._inner.passes(sizes) if isinstance(self._inner, Policy) else []
 
     def begin(self, task: Task) -> Memory:
         """Let the user's policy begin."""

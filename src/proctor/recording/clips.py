@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.video_format import add_stream
+
 CONTAINER = "mp4"
 """What LeRobotDataset v3 prescribes; a run's own videos have theirs (`video_format.py`)."""
 CODEC = "libx264"
 # A key frame at every second frame, as LeRobot has it: training reads frames in any order. Without B-frames the
-# order of packets is the order of frames. One thread, below: a worker owns one core, and bits do not vary.
-# Without a look ahead, too: of frames below 48 pixels x264 looks at memory that nobody has written.
+# order of packets is the order of frames. Without a look ahead, too: of frames below 48 pixels x264 looks at
+# memory that nobody has written.
 OPTIONS = {"crf": "18", "preset": "veryfast", "g": "2", "bf": "0", "rc-lookahead": "0"}
 
 # Without the box of bit rates, which would tell of the first clip where it came from.
@@ -44,11 +46,8 @@ class ClipWriter:
         import av
 
         self._container: Any = av.open(str(path), "w", format=CONTAINER)
-        self._stream = self._container.add_stream(CODEC, rate=Fraction(fps))
-        self._stream.height, self._stream.width = shape[:2]
-        self._stream.pix_fmt = pixel_format(shape)
-        self._stream.codec_context.thread_count = 1
-        self._stream.options = OPTIONS
+        size = shape[0], shape[1]
+        self._stream = add_stream(self._container, CODEC, Fraction(fps), size, pixel_format(shape), OPTIONS)
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         """Encode one frame."""

@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from proctor.results import ScoredRun
 from proctor.stats.intervals import Rate, success_rate
 from proctor.store.lock import writer_of
 from proctor.store.outcomes import Outcomes
-from proctor.store.run_directory import DATABASE, EVAL_INFO
+from proctor.store.run_directory import DATABASE, EVAL_INFO, Shard
 from proctor.store.schema import RunSession
 from proctor.viewer.files import inside, leads_out
 from proctor.viewer.readers import BusyError, Readers
@@ -78,6 +79,12 @@ class RunSummary:
     def folder(self) -> str:
         """The path as text that any page can hold."""
         return self.path.encode(errors="replace").decode() or "."
+
+    @property
+    def shards_of(self) -> str | None:
+        """The path of the run that it is a shard of, by its own name; `None` if it is none."""
+        place, _, name = self.path.rpartition("/")
+        return place if Shard.named(name) else None
 
     @property
     def when(self) -> str:
@@ -189,7 +196,10 @@ class Runs:
         self._under_way: dict[Path, tuple[Future[RunSummary], float]] = {}
 
     def all(self) -> list[RunSummary]:
-        """Return a summary of every run, the newest first. One that cannot be read in time is said to be so."""
+        """Return a summary of every run, the newest first. One that cannot be read in time is said to be so.
+
+        Shards whose episodes are all in the merged run beside them are left out.
+        """
         deadline = time.monotonic() + _PATIENCE_WITH_ALL
         found = [
             self.summary(directory, min(_PATIENCE, max(_LEAST_PATIENCE, deadline - time.monotonic())))
@@ -199,7 +209,7 @@ class Runs:
             there = {self.root / summary.path for summary in found}
             self._known = {path: kept for path, kept in self._known.items() if path in there}
             self._under_way = {path: kept for path, kept in self._under_way.items() if not kept[0].done()}
-        return sorted(found, key=lambda summary: (-summary.began, summary.path))
+        return sorted(_without_merged_shards(found), key=lambda summary: (-summary.began, summary.path))
 
     def at(self, relative: str) -> Path | None:
         """Return the run directory that a request names, if there is one."""
@@ -251,6 +261,21 @@ class Runs:
         with self._lock:
             self._known[directory] = (now, summary)
         return summary
+
+
+def _without_merged_shards(found: Sequence[RunSummary]) -> list[RunSummary]:
+    """Leave out shards that are in a merged run: nobody writes them, and together they hold no more."""
+    ended = {run.path: run.ended for run in found}
+    in_shards: Counter[str] = Counter()
+    for run in found:
+        if run.shards_of is not None:
+            in_shards[run.shards_of] += run.ended
+
+    def is_merged(run: RunSummary) -> bool:
+        place = run.shards_of
+        return place in ended and in_shards[place] <= ended[place] and run.state not in ("running", "unreadable")
+
+    return [run for run in found if not is_merged(run)]
 
 
 def find(root: Path) -> Iterator[Path]:

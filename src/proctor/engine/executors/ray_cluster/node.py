@@ -214,7 +214,7 @@ class NodeLedger(Ledger):
         self._reporter, self._run = reporter, run
 
     def running(self) -> list[RunningEpisode]:
-        """The same of what was started."""
+        """Return nothing: the driver knows which episodes earlier sessions left unfinished."""
         return []
 
     def write(

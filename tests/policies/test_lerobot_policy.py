@@ -14,6 +14,7 @@ from proctor.benchmarks.metaworld.benchmark import MetaWorld
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.plain_values import to_plain
 from proctor.errors import UsageError
+from proctor.policies.lerobot.checkpoint import check_lerobot
 from proctor.policies.lerobot.policy import LeRobotPolicy, LeRobotSettings
 
 ENV = ("--env.type=metaworld", "--env.task=reach-v3")
@@ -68,3 +69,15 @@ def test_a_python_that_is_too_old_for_lerobot(tmp_path: Path) -> None:
         LeRobotPolicy.from_settings(policy(f"--policy.path={tmp_path}"), spec)
     assert "needs Python >= 3.12" in str(caught.value)
     assert "--policy.python=" in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["0.4.4", "0.5.0rc1", "0.6.1", "0.10.0"])
+def test_a_lerobot_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12, 0))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    if version != "0.4.4":
+        check_lerobot()
+        return
+    with pytest.raises(UsageError, match=r"has lerobot 0\.4\.4; at least 0\.5 is needed"):
+        check_lerobot()
