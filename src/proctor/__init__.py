@@ -35,6 +35,7 @@ __all__ = [
     "EpisodeRecord",
     "EvalConfig",
     "EvalResult",
+    "Evaluator",
     "Feature",
     "IdentityError",
     "Look",
@@ -60,6 +61,8 @@ __all__ = [
     "SimulatorError",
     "StoreError",
     "Task",
+    "TaskResult",
+    "TorchPolicy",
     "TrackedRun",
     "Tracker",
     "UsageError",
@@ -77,7 +80,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from proctor.api import EvalResult, evaluate
+    from proctor.api import Evaluator, evaluate
     from proctor.benchmarks.processors import EnvProcessor
     from proctor.benchmarks.protocol import Benchmark, Simulator
     from proctor.blame import UserCodeError
@@ -115,7 +118,9 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
+    from proctor.eval_result import EvalResult, TaskResult
     from proctor.policies.protocol import Actions, Memory, Policy, PolicySpec, Window
+    from proctor.policies.torch_module import TorchPolicy
     from proctor.stats.intervals import Rate
     from proctor.store.schema import EpisodeRecord
     from proctor.trackers.protocol import RunOutcome, TrackedRun, Tracker
@@ -124,7 +129,7 @@ if TYPE_CHECKING:
     from proctor.vector.make import close_envs, make_env
 
 _HOMES = {
-    "proctor.api": "EvalResult evaluate",
+    "proctor.api": "Evaluator evaluate",
     "proctor.benchmarks.processors": "EnvProcessor",
     "proctor.benchmarks.protocol": "Benchmark Simulator",
     "proctor.blame": "UserCodeError",
@@ -142,7 +147,9 @@ _HOMES = {
         PolicyError PolicyHostError PolicyLostError ProctorError RunError
         RunGoneError RunLockedError SimulatorError StoreError UsageError
     """,
+    "proctor.eval_result": "EvalResult TaskResult",
     "proctor.policies.protocol": "Actions Memory Policy PolicySpec Window",
+    "proctor.policies.torch_module": "TorchPolicy",
     "proctor.stats.intervals": "Rate",
     "proctor.store.schema": "EpisodeRecord",
     "proctor.trackers.protocol": "RunOutcome TrackedRun Tracker",

@@ -3,93 +3,28 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from proctor.config.load import build_settings, known_fields, section
 from proctor.config.settings import Settings
 from proctor.engine.evaluation import evaluate_settings
+from proctor.engine.warm_processes import WarmProcesses
 from proctor.errors import UsageError, for_python
+from proctor.eval_result import EvalResult
 from proctor.files import clip
-from proctor.policies.protocol import Policy
-from proctor.policies.python import LIVE, as_policy
+from proctor.machine.scratch import scratch_folder
+from proctor.policies.live import named_settings, prepare
+from proctor.policies.protocol import LivePolicy
 from proctor.report.console import PatientConsole
 from proctor.report.display import make_display
 from proctor.report.summary import write_run_report
-from proctor.results import Evaluation, task_key
-from proctor.stats.intervals import Rate
-from proctor.store.outcomes import ERROR
-from proctor.store.schema import EpisodeRecord
+from proctor.results import Evaluation
 from proctor.trackers.run_trackers import Trackers
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-class EvalResult:
-    """The episodes of an evaluation, with their rates.
-
-    Iterating gives `EpisodeRecord`s in plan order; those of a run too long to be listed are read from its
-    directory when they are asked for. Every rate is k out of n with a 95 % interval; errors are outside it.
-    """
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        self._results, self._records = evaluation.results, evaluation.records
-        self._planned = len(evaluation.plan)
-        self.path = evaluation.directory
-        self.info = evaluation.info
-
-    def __iter__(self) -> Iterator[EpisodeRecord]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __fspath__(self) -> str:
-        return str(self.path)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every planned episode ended."""
-        return len(self._records) == self._planned
-
-    @property
-    def errors(self) -> list[EpisodeRecord]:
-        """The episodes that could not be run."""
-        return self._records.at(self._results.ended.at(ERROR))
-
-    @property
-    def success_rate(self) -> Rate:
-        """The rate over all finished episodes; of a run that a rule ended, with the rule's interval."""
-        return self._results.overall
-
-    @property
-    def rate_if_errors_failed(self) -> Rate:
-        """The rate that would hold if every error had been a failure."""
-        return self._results.result.if_errors_failed
-
-    def per_task(self) -> dict[str, Rate]:
-        """Return the rate of each task."""
-        tasks = self._results.tasks
-        return {
-            name: self._results.of([task_key(task) for task in tasks if task.name == name])
-            for name in dict.fromkeys(task.name for task in tasks)
-        }
-
-    def per_group(self) -> dict[str, Rate]:
-        """Return the rate of each group."""
-        return {task.group: self._results.of_group(task.group) for task in self._results.tasks}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row per episode. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame([record.to_row() for record in self._records])
-
-    def __repr__(self) -> str:
-        return f"EvalResult(success {self.success_rate}, {len(self)} episodes, path={str(self.path)!r})"
-
+_BENCHMARK = "metaworld"
 
 _ARGUMENTS = {
     "seed": "seed",
@@ -104,34 +39,142 @@ _ARGUMENTS = {
 }
 """Settings that `evaluate` has an argument for."""
 
+_speaking = for_python({name: name for name in known_fields(Settings)} | _ARGUMENTS)
 
-@for_python({name: name for name in known_fields(Settings)} | _ARGUMENTS)
+
+class Evaluator:
+    """Evaluates again and again, as a training loop does, and keeps everything warm in between.
+
+    Worker processes, simulators, GL contexts and the process that holds a LeRobot policy stay from one evaluation
+    to the next. What cannot be used again, because its code or its surroundings have changed or because it died,
+    is started anew: results are those of `evaluate`, bit for bit.
+
+        with proctor.Evaluator(task="reach-v3", n_episodes=10) as evaluator:
+            for step in range(1, 1001):
+                ...
+                if step % 100 == 0:
+                    result = evaluator.evaluate(policy, preprocessor=preprocessor, postprocessor=postprocessor)
+
+    All arguments are those of `evaluate`, and hold for every evaluation. Without `with`, call `close()`.
+    """
+
+    @_speaking
+    def __init__(
+        self,
+        *,
+        benchmark: str | None = None,
+        task: str | Sequence[str] | None = None,
+        n_episodes: int | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        display: str | None = None,
+        env: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(task, str) and isinstance(task, Iterable):
+            task = list(task)
+        given = {
+            "env.type": benchmark,
+            "env.task": task,
+            "eval.n_episodes": n_episodes,
+            "eval.batch_size": workers,
+            "seed": seed,
+            "display": display,
+        }
+        self._tree = _settings_tree(given, env, settings)
+        self._warm: WarmProcesses | None = WarmProcesses()
+
+    @_speaking
+    def evaluate(
+        self,
+        policy: Any,
+        *,
+        preprocessor: Any = None,
+        postprocessor: Any = None,
+        output_dir: str | Path | None = None,
+    ) -> EvalResult:
+        """Evaluate a policy as it is now, and return its episodes; see `proctor.evaluate`."""
+        if self._warm is None:
+            raise UsageError("this Evaluator is closed; make another.")
+        return self._evaluate(policy, preprocessor, postprocessor, output_dir, self._warm)
+
+    def close(self) -> None:
+        """End all processes."""
+        warm, self._warm = self._warm, None
+        if warm is not None:
+            warm.close()
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _evaluate(
+        self,
+        policy: Any,
+        preprocessor: Any,
+        postprocessor: Any,
+        output_dir: str | Path | None,
+        warm: WarmProcesses | None,
+    ) -> EvalResult:
+        tree = {name: dict(value) if isinstance(value, Mapping) else value for name, value in self._tree.items()}
+        if output_dir is not None:
+            tree["output_dir"] = str(output_dir)
+        with scratch_folder("proctor-live-") as folder:
+            live: LivePolicy | None = None
+            if isinstance(policy, str | Path):
+                if preprocessor is not None or postprocessor is not None:
+                    raise UsageError(
+                        "preprocessor and postprocessor belong to a policy object; a checkpoint has its own."
+                    )
+                named = named_settings(policy)
+            else:
+                named, live = prepare(policy, preprocessor, postprocessor, folder)
+            tree["policy"] = {**section(tree, "policy"), **named}
+            evaluation = _evaluate_tree(tree, live, warm)
+        if evaluation.stopped_by is signal.SIGINT:
+            raise KeyboardInterrupt
+        if evaluation.stopped_by is not None:
+            signal.raise_signal(evaluation.stopped_by)
+        return EvalResult(evaluation)
+
+
+@_speaking
 def evaluate(
     policy: Any,
     *,
-    benchmark: str = "metaworld",
-    task: str | Sequence[str] = "",
-    n_episodes: int = 50,
-    seed: int = 1000,
-    workers: int = 0,
+    preprocessor: Any = None,
+    postprocessor: Any = None,
+    benchmark: str | None = None,
+    task: str | Sequence[str] | None = None,
+    n_episodes: int | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
     output_dir: str | Path | None = None,
-    display: str = "auto",
+    display: str | None = None,
     env: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> EvalResult:
     """Evaluate a policy and return its episodes.
 
     Works in a plain script without a `__main__` guard, in a notebook and inside a training loop: simulators
-    run in processes of their own, a live policy object stays in this one.
+    run in processes of their own. To evaluate often, use `Evaluator`.
 
     Args:
-        policy: a policy object (a `proctor.Policy`, anything with `act(observation)`, or a function), or a
-            string: `"expert"`, `"random"`, `"zero"`, `"file.py:Name"` or `"module:Name"`.
-        benchmark: the benchmark's name.
+        policy: what `--policy.path` takes (a checkpoint's directory or hub id, `"ws://HOST:PORT"`,
+            `"file.py:Name"`, `"module:Name"`), a kind of policy (`"expert"`, `"random"`, `"zero"`), or an object:
+            a LeRobot policy, a `proctor.TorchPolicy`, another `proctor.Policy`, anything with `act(observation)`,
+            or a function.
+        preprocessor: of a LeRobot policy that is an object, as its training loop holds it.
+        postprocessor: likewise.
+        benchmark: the benchmark's name; Meta-World by default.
         task: task, group, or several of them.
-        n_episodes: episodes per task.
-        seed: episode i of every task runs with `seed + i`.
-        workers: simulator processes; 0: as many as the cores make useful.
+        n_episodes: episodes per task; 50 by default.
+        seed: episode i of every task runs with `seed + i`; 1000 by default.
+        workers: simulator processes; 0, the default: as many as the cores make useful.
         output_dir: run directory; a new one under `outputs/eval` by default. An existing run is resumed.
         display: "auto", "live", "plain", "json" or "none".
         env: the benchmark's own settings, such as `{"obs_type": "state"}`.
@@ -141,42 +184,18 @@ def evaluate(
         ProctorError: what stopped the evaluation; finished episodes are kept in the run directory.
         KeyboardInterrupt: after Ctrl-C, when everything finished is stored.
     """
-    for argument, values in (("settings", settings), ("env", env)):
-        if not isinstance(values, Mapping | None):
-            raise UsageError(f"{argument}={clip(values)}: must be a dict.")
-    tree: dict[str, Any] = dict(settings or {})
-    _refuse_twice(tree, env or {})
-    tree["env"] = {
-        **section(tree, "env"),
-        **(env or {}),
-        "type": benchmark,
-        "task": list(task) if isinstance(task, Iterable) and not isinstance(task, str) else task,
-    }
-    tree["eval"] = {**section(tree, "eval"), "batch_size": workers, "n_episodes": n_episodes}
-    tree |= {"seed": seed, "display": display}
-    if output_dir is not None:
-        tree["output_dir"] = str(output_dir)
-    live: Policy | None = None
-    if isinstance(policy, str):
-        tree["policy"] = {**section(tree, "policy"), ("path" if ":" in policy else "type"): policy}
-    else:
-        live = as_policy(policy, repr(policy))
-        name = getattr(policy, "__name__", type(policy).__name__)
-        # Known by its class; what it holds is told by its fingerprint, if it has one.
-        tree["policy"] = {**section(tree, "policy"), "type": "python", "path": f"{LIVE}{name}"}
-    evaluation = _evaluate(tree, live)
-    if evaluation.stopped_by is signal.SIGINT:
-        raise KeyboardInterrupt
-    if evaluation.stopped_by is not None:
-        signal.raise_signal(evaluation.stopped_by)
-    return EvalResult(evaluation)
+    evaluator = Evaluator(
+        benchmark=benchmark, task=task, n_episodes=n_episodes, seed=seed, workers=workers, display=display,
+        env=env, settings=settings,
+    )  # fmt: skip
+    return evaluator._evaluate(policy, preprocessor, postprocessor, output_dir, warm=None)
 
 
-def _evaluate(tree: dict[str, Any], live: Policy | None) -> Evaluation:
+def _evaluate_tree(tree: dict[str, Any], live: LivePolicy | None, warm: WarmProcesses | None) -> Evaluation:
     settings = build_settings(tree)
     watcher = make_display(PatientConsole(), settings)
     with Trackers(settings, watcher.note) as trackers:
-        evaluation = evaluate_settings(settings, [watcher, trackers], live)
+        evaluation = evaluate_settings(settings, [watcher, trackers], live, warm)
         trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:
@@ -186,14 +205,28 @@ def _evaluate(tree: dict[str, Any], live: Policy | None) -> Evaluation:
     return evaluation
 
 
-def _refuse_twice(settings: Mapping[str, Any], env: Mapping[str, Any]) -> None:
-    """Refuse a setting that has an argument of its own: one of the two would be discarded."""
+def _settings_tree(
+    given: Mapping[str, Any], env: Mapping[str, Any] | None, settings: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return all settings as one tree. Refuses what is given twice: one of the two would be discarded."""
+    for argument, values in (("settings", settings), ("env", env)):
+        if not isinstance(values, Mapping | None):
+            raise UsageError(f"{argument}={clip(values)}: must be a dict.")
+    tree: dict[str, Any] = dict(settings or {})
+    if "resume" in tree:
+        raise UsageError("'resume' among the settings: give the run directory as output_dir=... instead.")
+    for name in ("env", "eval", "policy"):
+        tree[name] = section(tree, name)
+    for name, value in (env or {}).items():
+        if name in tree["env"]:
+            raise UsageError(f"'{name}' is given twice: in env and among the settings.")
+        tree["env"][name] = value
     for setting, argument in _ARGUMENTS.items():
-        path = setting.split(".")
-        places: list[Any] = [settings]
-        for name in path[:-1]:
-            places = [place.get(name) or {} for place in places]
-        if path[0] == "env":
-            places.append(env)
-        if any(isinstance(place, Mapping) and path[-1] in place for place in places):
-            raise UsageError(f"'{setting}' among the settings: give it as {argument}=... instead.")
+        first, _, rest = setting.rpartition(".")
+        place, value = tree[first] if first else tree, given.get(setting)
+        if rest in place and (value is not None or setting not in given):
+            raise UsageError(f"'{setting}' among the settings: give it as {argument}=... instead, and once.")
+        if value is not None:
+            place[rest] = value
+    tree["env"].setdefault("type", _BENCHMARK)
+    return tree

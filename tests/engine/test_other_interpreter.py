@@ -85,7 +85,7 @@ def test_what_the_simulators_interpreter_has_is_what_counts(tmp_path: Path) -> N
     settings = MetaWorldSettings(type="metaworld", task="reach-v3", python=str(python))
     with pytest.raises(UsageError, match=r"needs the package metaworld"):
         learn(benchmark_path("metaworld"), settings)
-    for name in ("metaworld", "mujoco", "packaging"):
+    for name in ("metaworld", "mujoco", "gymnasium", "packaging"):
         (site / name).mkdir()
         (site / name / "__init__.py").touch()
     (site / "mujoco-9.9.dist-info").mkdir()

@@ -98,7 +98,13 @@ def statistics(image_key: str = IMAGE) -> dict[str, dict[str, torch.Tensor]]:
 
 def save_act(directory: Path, train_steps: int = 60, image_key: str = IMAGE, **changes: Any) -> Path:
     """Train a small ACT and save it."""
-    config = ACTConfig(
+    config = act_config(image_key, **changes)
+    return _train_and_save(config, directory, train_steps, image_key, past=0, ahead=config.chunk_size)
+
+
+def act_config(image_key: str = IMAGE, **changes: Any) -> ACTConfig:
+    """Return the config of a small ACT."""
+    return ACTConfig(
         **{
             "input_features": features(image_key),
             "output_features": ACTION_FEATURES,
@@ -116,7 +122,6 @@ def save_act(directory: Path, train_steps: int = 60, image_key: str = IMAGE, **c
             **changes,
         }
     )
-    return _train_and_save(config, directory, train_steps, image_key, past=0, ahead=config.chunk_size)
 
 
 def save_diffusion(directory: Path, train_steps: int = 30, **changes: Any) -> Path:
@@ -147,22 +152,39 @@ def save_diffusion(directory: Path, train_steps: int = 30, **changes: Any) -> Pa
 
 
 def _train_and_save(config: Any, directory: Path, train_steps: int, image_key: str, past: int, ahead: int) -> Path:
-    torch.manual_seed(0)
-    policy = get_policy_class(config.type)(config)
-    preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=statistics(image_key))
-    optimiser = torch.optim.Adam(policy.parameters(), lr=1e-3)
-    generator = np.random.default_rng(0)
-    policy.train()
-    for _ in range(train_steps):
-        batch = preprocessor(_sample(generator, image_key, past, ahead, rows=8))
-        loss, _ = policy.forward(batch)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    policy.eval()
-    for part in (policy, preprocessor, postprocessor):
-        part.save_pretrained(directory)
-    return directory
+    training = Training(config, image_key, past, ahead)
+    training.run(train_steps)
+    training.policy.eval()
+    return training.save(directory)
+
+
+class Training:
+    """A training loop as LeRobot's: the policy, its processors, and an optimiser."""
+
+    def __init__(self, config: Any, image_key: str = IMAGE, past: int = 0, ahead: int = 20) -> None:
+        torch.manual_seed(0)
+        self.policy = get_policy_class(config.type)(config)
+        self.preprocessor, self.postprocessor = make_pre_post_processors(
+            config, dataset_stats=statistics(image_key)
+        )
+        self._optimiser = torch.optim.Adam(self.policy.parameters(), lr=1e-3)
+        self._generator = np.random.default_rng(0)
+        self._what = image_key, past, ahead
+        self.policy.train()
+
+    def run(self, steps: int) -> None:
+        """Train a while."""
+        for _ in range(steps):
+            loss, _ = self.policy.forward(self.preprocessor(_sample(self._generator, *self._what, rows=8)))
+            self._optimiser.zero_grad()
+            loss.backward()
+            self._optimiser.step()
+
+    def save(self, directory: Path) -> Path:
+        """Save what LeRobot's trainer saves of the policy."""
+        for part in (self.policy, self.preprocessor, self.postprocessor):
+            part.save_pretrained(directory)
+        return directory
 
 
 def _sample(

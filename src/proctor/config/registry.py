@@ -38,6 +38,7 @@ BENCHMARK_GROUP, POLICY_GROUP = "proctor.benchmarks", "proctor.policies"
 _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<name>[\w.]+)\s*(\[.*\])?")
 _OURS = "proctor"
 _OF_FILES = "proctor_user_"
+_SOURCE = "__proctor_source__"
 _LOADING = threading.RLock()
 """One thread at a time runs a user's file, and may load another from inside it: who comes second gets it whole."""
 
@@ -187,13 +188,15 @@ def _load_file(where: str) -> Any:
 
 
 def _load_once(path: Path, name: str) -> Any:
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+    loaded, source = sys.modules.get(name), path.read_bytes()
+    # In a notebook it may have been edited since.
+    if loaded is not None and getattr(loaded, _SOURCE, None) == (str(path), source):
         return loaded
     spec = importlib.util.spec_from_file_location(name, path, loader=_FreshLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    setattr(module, _SOURCE, (str(path), source))
     sys.modules[name] = module
     # Its neighbours are importable, as they would be from a script.
     if str(path.parent) not in sys.path:

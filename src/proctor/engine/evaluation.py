@@ -17,12 +17,13 @@ from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext,
 from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
+from proctor.engine.warm_processes import WarmProcesses
 from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
 from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
 from proctor.plan import make_plan, shard_of
-from proctor.policies.protocol import Policy
+from proctor.policies.protocol import LivePolicy, Policy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
@@ -54,7 +55,7 @@ class NoteKeeper(Watcher):
             self._table.add_note(message)
 
 
-class Evaluator:
+class EvaluationRun:
     """Runs one evaluation: owns its directory, its table and its display; an executor runs the episodes.
 
     Args:
@@ -174,17 +175,29 @@ class Evaluator:
 
 
 def evaluate_settings(
-    settings: Settings, watchers: Sequence[Watcher] = (), live_policy: Policy | None = None
+    settings: Settings,
+    watchers: Sequence[Watcher] = (),
+    live_policy: LivePolicy | None = None,
+    warm: WarmProcesses | None = None,
 ) -> Evaluation:
-    """Run one evaluation from validated settings: on this machine, or on the nodes of a cluster."""
+    """Run one evaluation from validated settings: on this machine, or on the nodes of a cluster.
+
+    Args:
+        settings: all settings.
+        watchers: who is told of progress.
+        live_policy: the caller's own to evaluate, instead of what `settings.policy` names.
+        warm: where processes are kept that can be used again.
+    """
     if settings.eval.recording:
         check_can_record(settings.env.python)
     if settings.cluster.address is not None:
         _check_sendable(settings.cluster.address, live_policy)
     else:
-        if live_policy is not None and settings.policy.placement == "worker":
+        if isinstance(live_policy, Policy) and settings.policy.placement == "worker":
             raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
         check_interpreter(settings)
+    if warm is not None:
+        warm.begin_run()
     directory = run_directory(settings)
     directory.check_begun(settings.resume)
     executor: Executor
@@ -193,16 +206,16 @@ def evaluate_settings(
 
         executor = RayCluster(settings, directory)
     else:
-        executor = ThisMachine(settings, directory, live_policy)
-    return Evaluator(settings, directory, executor, watchers).run()
+        executor = ThisMachine(settings, directory, live_policy, warm=warm)
+    return EvaluationRun(settings, directory, executor, watchers).run()
 
 
-def _check_sendable(address: str, live_policy: Policy | None) -> None:
+def _check_sendable(address: str, live_policy: LivePolicy | None) -> None:
     """Refuse what a cluster cannot run."""
     if live_policy is not None:
         raise UsageError(
             f"--cluster.address={address}: a live policy object cannot leave this process; "
-            "give file.py:Name, which is sent to the nodes."
+            "give file.py:Name, which is sent to the nodes, or the path of a checkpoint."
         )
     if importlib.util.find_spec("ray") is None:
         raise missing_package(f"--cluster.address={address}", "ray", "ray")

@@ -32,10 +32,11 @@ from proctor.types import Episode
 
 @dataclass(frozen=True, kw_only=True)
 class HostRecipe(HostBoot):
-    """All that is needed to start a host, and to start it again."""
+    """All that is needed to start a host, and to start it again; `reloads`: or to load it in place of another."""
 
     log: Path
     python: str | None = None
+    reloads: bool = False
 
 
 def _boot(kind: type[WorkerBoot | HostBoot], recipe: WorkerBoot | HostBoot) -> dict[str, Any]:
@@ -46,8 +47,9 @@ def _boot(kind: type[WorkerBoot | HostBoot], recipe: WorkerBoot | HostBoot) -> d
 class HostHandle:
     """A policy host in a process of its own."""
 
-    def __init__(self, recipe: HostRecipe, bell: EventFd) -> None:
-        self.recipe, self.bell, self.generation = recipe, bell, recipe.generation
+    def __init__(self, recipe: HostRecipe, bell: EventFd | None = None) -> None:
+        self.recipe, self.generation = recipe, recipe.generation
+        self.bell = EventFd() if bell is None else bell
         self.startup = 0.0
         self.cost: Cost | None = None
         self.identity: dict[str, Any] = recipe.expected or {}
@@ -59,7 +61,7 @@ class HostHandle:
         self._cells[0].write(Phase.START, now())
         self._watch = LaneWatch(self._cells)
         try:
-            boot, descriptors = _boot(HostBoot, recipe), [bell.fileno(), memory]
+            boot, descriptors = _boot(HostBoot, recipe), [self.bell.fileno(), memory]
             self.child = ChannelChild("host", boot, descriptors, log=recipe.log, env={}, python=recipe.python)
         except BaseException:
             self._free()
@@ -116,6 +118,19 @@ class HostHandle:
         recipe = replace(self.recipe, expected=self.identity, generation=self.generation + 1)
         return HostHandle(recipe, self.bell)
 
+    def can_load(self, recipe: HostRecipe) -> bool:
+        """Whether it may load another policy in place of its own, and will be as good as a new process."""
+        own = self.recipe
+        return own.reloads and recipe.reloads and (own.policy, own.python) == (recipe.policy, recipe.python)
+
+    def load(self, recipe: HostRecipe) -> None:
+        """Let it load another policy in place of its own, which nobody asks any more; `wait_ready` follows."""
+        self.generation += 1
+        self.recipe = replace(recipe, generation=self.generation)
+        self._cells[0].write(Phase.START, now())
+        with self.child.move_log(recipe.log) as log:
+            self.child.tell({"type": "load", "boot": _boot(HostBoot, self.recipe)}, [log.fileno()])
+
     def measure(self, sizes: Sequence[int], limits: LimitSettings, interrupts: Interrupts) -> list[Pass]:
         """Let the policy measure forward passes of several batch sizes; nobody may be asking meanwhile."""
         self.child.tell({"type": "measure", "sizes": list(sizes)})
@@ -149,6 +164,7 @@ class HostHandle:
         self.child.ask_to_stop()
         self.child.reap(patience)
         self._free()
+        self.bell.close()
 
     def _free(self) -> None:
         for cell in self._cells:
@@ -230,12 +246,20 @@ class WorkerRecipe(WorkerBoot):
 
 _POLICY_PHASES = (Phase.LOAD, Phase.ACT)
 
+_WORLD = ("benchmark", "env", "benchmark_identity", "environment", "python", "policy", "policy_settings")
+"""What of a recipe is settled when a worker has started; the rest it can be told anew."""
+
+
+def _log(recipe: WorkerRecipe, number: int) -> Path:
+    return recipe.logs / f"worker-{number}.log"
+
 
 class WorkerHandle:
     """One worker process: its slot, and the episodes it was given (the first is the one it runs)."""
 
     def __init__(self, number: int, recipe: WorkerRecipe, host: Host | None) -> None:
-        self.number, self.host = number, host
+        self.number, self.host, self._recipe = number, host, recipe
+        self._steps_before = 0
         self.slot = Slot.create()
         self.slot.announce(0 if host is None else host.generation)
         self.slot.phase.write(Phase.START, now())
@@ -257,7 +281,7 @@ class WorkerHandle:
                 _boot(WorkerBoot, recipe),
                 # A worker without a host rings nobody; its own bell stands in.
                 [*self.slot.descriptors, (self.slot if host is None else host).bell.fileno()],
-                log=recipe.logs / f"worker-{number}.log",
+                log=_log(recipe, number),
                 env=dict(recipe.environment),
                 python=recipe.python,
             )
@@ -266,6 +290,36 @@ class WorkerHandle:
                 host.detach(number)
             self.slot.close()
             raise
+
+    def fits(self, recipe: WorkerRecipe) -> bool:
+        """Whether what it has loaded is what a recipe says: benchmark, processors, and a policy of its own."""
+        if any(getattr(self._recipe, name) != getattr(recipe, name) for name in _WORLD):
+            return False
+        own, other = self._recipe.policy_identity, recipe.policy_identity
+        if recipe.policy is not None:
+            return own["fingerprint"] is not None and bool(own == other)
+        return bool(own["env_processors"] == other["env_processors"])
+
+    def join(self, number: int, recipe: WorkerRecipe, host: Host | None) -> None:
+        """Work for another run, whose recipe it fits."""
+        self.number, self._recipe = number, recipe
+        self._steps_before += self.steps
+        if host is not None:
+            self.serve_by(host)
+        bell = (self.slot if host is None else host).bell.fileno()
+        with self.child.move_log(_log(recipe, number)) as log:
+            self.child.tell({"type": "run", "boot": _boot(WorkerBoot, recipe)}, [bell, log.fileno()])
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has made for its run."""
+        return self.slot.counted()[0] - self._steps_before
+
+    def leave(self) -> None:
+        """Be done with a run, and be nobody's until it joins another."""
+        if self.host is not None:
+            self.host.detach(self.number)
+            self.host = None
 
     def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""

@@ -127,6 +127,13 @@ def as_error(message: Message) -> RunError:
     return _FAULTS.get(message["type"], PolicyError)(message["message"])
 
 
+def print_to(log: int) -> None:
+    """Print into another file from now on; takes its descriptor."""
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+
+
 def keep_end(text: str, most: int = 8000) -> str:
     """Return `text` short enough for a message, keeping its end, where tracebacks say what went wrong."""
     return text if len(text) <= most else "[...]" + text[-most:]

@@ -7,6 +7,8 @@ weights; one lane at a time collects, the others compute.
 
 from __future__ import annotations
 
+import gc
+import mmap
 import threading
 import traceback
 from collections import deque
@@ -22,7 +24,7 @@ from proctor.blame import described
 from proctor.config.registry import load_object
 from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import PolicyProof
-from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault
+from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault, print_to
 from proctor.engine.policy_session import PolicySession, answer
 from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
@@ -38,6 +40,9 @@ HOST_MEMORY = CELL_BYTES * (1 + MOST_LANES)
 
 _MEMORY = 0.9
 """How much of the past the running averages keep at each pass."""
+
+_LANES_END = 5.0
+"""Seconds that lanes get to end, of which nobody asks anything any more."""
 
 _BUSY = 0.5
 """The share of time in passes above which the device counts as what everybody waits for."""
@@ -287,10 +292,17 @@ class HostBoot:
 
 
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
-    """Be a host process: load the policy, say what it needs, serve until told to stop."""
-    told = HostBoot(**boot)
+    """Be a host process: load the policy, say what it needs, serve until told to stop or to load another."""
     bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
+    order: Message | None = boot
+    while order is not None:
+        order = _load_and_serve(channel, HostBoot(**order), bell, shared)
+        gc.collect()  # two policies at a time may be too large
+
+
+def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap) -> Message | None:
+    """Serve one policy; returns what to load in its place, or nothing when it is time to end."""
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
     try:
@@ -306,14 +318,14 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             benchmark = spec_behind(named_processors(spec.env_processors), before)
     except ChangedError as error:
         channel.send(policy_fault(error))
-        return
+        return None
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
-        return
+        return None
     except BaseException as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
         channel.send({"type": "load_error", "message": keep_end(described(error), 4000), "usage": False})
-        return
+        return None
     loading.write(Phase.IDLE, now())
 
     def blame(error: RunError) -> None:
@@ -337,11 +349,15 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         try:
             order, fds = channel.receive()
         except ChannelClosed:
-            return
-        if order["type"] == "stop":
+            return None
+        if order["type"] in ("stop", "load"):
             if words := server.describe():
                 print(words, flush=True)  # noqa: T201 - goes to the host's log
-            return
+            if order["type"] == "stop":
+                return None
+            server.stop(_LANES_END)
+            print_to(fds[0])
+            return dict(order["boot"])
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))
         elif order["type"] == "detach":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from proctor.blame import users_code
 from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
-from proctor.engine.eventfd import EventFd
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit
 from proctor.engine.rollout import PolicyView
+from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import choose_placement
 from proctor.errors import NoPicturesError, UsageError
 from proctor.identity import (
@@ -41,7 +41,7 @@ from proctor.machine.versions import (
     own_hash_seed,
 )
 from proctor.plan import Plan, make_plan, repeats_note
-from proctor.policies.protocol import Policy, PolicySpec
+from proctor.policies.protocol import LivePolicy, Policy, PolicySpec
 from proctor.types import BenchmarkSpec
 
 
@@ -105,15 +105,26 @@ class Preparation:
     Args:
         settings: all settings, validated.
         logs: where the policy's process writes.
-        live_policy: an object of the caller's to evaluate, instead of what `settings.policy` names.
+        live_policy: the caller's own to evaluate, instead of what `settings.policy` names.
+        warm: where processes are kept that can be used again.
     """
 
-    def __init__(self, settings: Settings, logs: Path, live_policy: Policy | None = None) -> None:
-        self.settings, self._logs, self.live = settings, logs, live_policy
+    def __init__(
+        self,
+        settings: Settings,
+        logs: Path,
+        live_policy: LivePolicy | None = None,
+        warm: WarmProcesses | None = None,
+    ) -> None:
+        self.settings, self._logs, self._warm = settings, logs, warm
+        self.live = None if isinstance(live_policy, Path) else live_policy
+        self._policy: PolicySettings = settings.policy
+        if isinstance(live_policy, Path):
+            self._policy = dataclasses.replace(settings.policy, path=str(live_policy))
         self._benchmark_path = benchmark_path(settings.env.type)
         self.benchmark = make_benchmark(self._benchmark_path, settings.env)
         self.facts = learn(self._benchmark_path, settings.env)
-        self._policy_path = policy_path(settings.policy.type) if live_policy is None else ""
+        self._policy_path = policy_path(settings.policy.type) if self.live is None else ""
 
     def prepare(
         self,
@@ -162,7 +173,7 @@ class Preparation:
 
     def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
         """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
-        settings: PolicySettings = self.settings.policy
+        settings = self._policy
         if stored is not None and isinstance(settings, DevicePolicySettings) and settings.batch_size == 0:
             return dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
         return settings
@@ -180,8 +191,9 @@ class Preparation:
         """
         settings = self._with_stored_batch(stored)
         if self.live is not None:
-            identity = policy_identity(policy_code("", settings), self.live.spec)
-            return LoadedPolicy(settings, self.live.spec, identity, interpreter_versions(), local=self.live)
+            spec = self.live.spec
+            identity = policy_identity(policy_code("", settings), spec)
+            return LoadedPolicy(settings, spec, identity, interpreter_versions(), local=self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
         plain_spec = self._spec_behind(None)
         inline = not self.settings.eval.use_async_envs
@@ -194,10 +206,8 @@ class Preparation:
                 spec, versions = proof.policy.spec, interpreter_versions()
                 return LoadedPolicy(settings, spec, proof.identity, versions, local=proof.policy, prove=proof)
         # All start loading before the first is waited for.
-        hosts = [
-            HostHandle(recipe, stack.enter_context(closing(EventFd())))
-            for recipe in self._host_recipes(settings, plain_spec)
-        ]
+        reloads = policy_class.reloads(settings)
+        hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
         try:
             specs = [host.wait_ready(self.settings.limits, interrupts) for host in hosts]
             for host in hosts:
@@ -212,7 +222,11 @@ class Preparation:
             raise
         return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
 
-    def _host_recipes(self, settings: PolicySettings, spec: BenchmarkSpec) -> list[HostRecipe]:
+    def _host(self, recipe: HostRecipe) -> HostHandle:
+        host = self._warm.host(recipe) if self._warm is not None else None
+        return HostHandle(recipe) if host is None else host
+
+    def _host_recipes(self, settings: PolicySettings, spec: BenchmarkSpec, reloads: bool) -> list[HostRecipe]:
         """Return a recipe per device that the policy is to run on."""
         devices = [name.strip() for name in (chosen_device(settings) or "").split(",")]
         plain = to_plain(settings)
@@ -224,6 +238,7 @@ class Preparation:
                 before_processors=self.facts.spec.to_wire(),
                 log=self._logs / ("host.log" if number == 0 else f"host-{number}.log"),
                 python=settings.python,
+                reloads=reloads,
             )
             for number, device in enumerate(devices)
         ]
@@ -232,8 +247,8 @@ class Preparation:
         """Decide where the policy runs, now that it is known what it costs and how much it has to do."""
         policy, asked = prepared.policy, prepared.policy.settings.placement
         elsewhere = policy.settings.python or self.settings.env.python
-        if not policy.hosts or asked == "central" or (asked == "auto" and elsewhere):
-            return prepared  # what the policy needs is in its own interpreter
+        if not policy.hosts or asked == "central" or (asked == "auto" and (elsewhere or self._warm is not None)):
+            return prepared  # what the policy needs is in its own interpreter, or the host is to stay
         if asked == "auto":
             asks = pending.most_steps / (policy.spec.action_steps or 1)
             cost = policy.hosts[0].cost if len(policy.hosts) == 1 else None
@@ -260,12 +275,16 @@ class Preparation:
         if not self.facts.uses_gl or not (looks or videos):
             return None, videos
         try:
-            return (find() if find is not None else find_renderer(self.settings.env.python)), videos
+            return (find or self._find_renderer)(), videos
         except NoPicturesError as error:
             if looks:
                 raise
             tell(f"no videos: {error}")
             return None, 0
+
+    def _find_renderer(self) -> Renderer:
+        python = self.settings.env.python
+        return find_renderer(python) if self._warm is None else self._warm.renderer(python)
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
         passed_over = self.settings.passed_over_note

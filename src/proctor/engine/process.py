@@ -24,7 +24,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from proctor import __version__
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end
@@ -84,16 +84,7 @@ class ChildProcess:
     """
 
     def __init__(self, command: Sequence[str], *, log: Path, env: Mapping[str, str], **pipes: Any) -> None:
-        self.log = log
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            self._log_start = log.stat().st_size if log.exists() else 0
-            output = log.open("ab")
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise
-            raise StoreError(f"cannot write {log}: {reason(error)}. Mend that, then try again.") from error
-        with output:
+        with self.move_log(log) as output:
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 command,
                 stderr=output,
@@ -105,6 +96,23 @@ class ChildProcess:
             )
         self.pidfd = os.pidfd_open(self.process.pid)
         self._code: int | None = None
+
+    def move_log(self, log: Path) -> BinaryIO:
+        """Open the file into which the child prints from now on; one that runs already has to be told of it."""
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self._log_start = log.stat().st_size if log.exists() else 0
+            self.log = log
+            return log.open("ab")
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise
+            raise StoreError(f"cannot write {log}: {reason(error)}. Mend that, then try again.") from error
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is dead, or was reaped."""
+        return self.pidfd < 0 or bool(wait_readable([self.pidfd], 0.0))
 
     def kill(self) -> None:
         """End the child and its process group, now; what has left the group ends when the child is reaped."""

@@ -21,7 +21,7 @@ from proctor.blame import described, named
 from proctor.config.registry import load_object
 from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
-from proctor.engine.messages import Channel, Message, keep_end, policy_fault
+from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.transport import Phase, Slot, now
@@ -123,11 +123,17 @@ class EpisodePlayer:
     """
 
     def __init__(self, boot: WorkerBoot, benchmark: Benchmark, actor: Actor, meter: Meter) -> None:
-        self._boot, self._actor, self._meter = boot, actor, meter
-        self._spec, policy_spec = BenchmarkSpec.from_wire(boot.spec), PolicySpec.from_wire(boot.policy_spec)
-        self._view = PolicyView.of(policy_spec, self._spec)
+        self._meter = meter
         self._prove = BenchmarkProof(boot.benchmark, benchmark, boot.benchmark_identity)
-        self._cache = SimulatorCache(benchmark, processors_for(benchmark, policy_spec.env_processors), meter)
+        processors = PolicySpec.from_wire(boot.policy_spec).env_processors
+        self._cache = SimulatorCache(benchmark, processors_for(benchmark, processors), meter)
+        self.play_for(boot, actor)
+
+    def play_for(self, boot: WorkerBoot, actor: Actor) -> None:
+        """Play the episodes of a run, on the simulator that is there: benchmark and processors are the same."""
+        self._boot, self._actor = boot, actor
+        self._spec = BenchmarkSpec.from_wire(boot.spec)
+        self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec)
 
     def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
         """Run an episode, filmed and recorded into these files."""
@@ -169,11 +175,20 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
     while True:
-        order, _ = channel.receive()
+        order, beside = channel.receive()
         if order["type"] == "stop":
             meter.enter(Phase.BUILD)
             player.close()
             return
+        if order["type"] == "run":
+            settings = WorkerBoot(**order["boot"])
+            host_bell, log = beside
+            print_to(log)
+            # A policy of its own is the one that it has: otherwise it would not have been asked.
+            actor = RemoteActor(slot, EventFd(host_bell)) if settings.policy is None else actor
+            player.play_for(settings, actor)
+            channel.send({"type": "ready", "startup": now() - settings.spawned})
+            continue
         files = [order[kind] and Path(order[kind]) for kind in ("video", "recording")]
         try:
             record = player.play(Episode.from_wire(order["episode"]), *files)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -154,6 +155,14 @@ class Policy(ABC):
         """Build a worker's copy of a policy that `from_settings` has built before, and whose spec is known."""
         return cls.from_settings(settings, benchmark)
 
+    @classmethod
+    def reloads(cls, settings: Any) -> bool:
+        """Whether `from_settings` in a process that had such a policy before is as good as in a new process.
+
+        So it is where all that makes the policy is read anew, and none of it is code.
+        """
+        return False
+
     @property
     @abstractmethod
     def spec(self) -> PolicySpec:
@@ -175,3 +184,7 @@ class Policy(ABC):
     @abstractmethod
     def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
         """Answer at most `spec.batch` episodes; the executed length is the length of each chunk."""
+
+
+LivePolicy = Policy | Path
+"""A policy of the caller's: an object that stays in its process, or a folder into which one was saved just now."""

@@ -48,6 +48,9 @@ class Rate(NamedTuple):
             return f"not known yet ({ended} ended, {self.running} running)"
         return f"~{100 * self.estimate:.1f} % ({interval}, {ended} ended, {self.running} running)"
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 class Estimate(NamedTuple):
     """A value with its interval: an average of rates, or a difference between two."""

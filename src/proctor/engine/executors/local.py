@@ -23,6 +23,7 @@ from proctor.engine.process import NO_ROOM
 from proctor.engine.retries import Cause, Failure
 from proctor.engine.stopping import StopRules
 from proctor.engine.transport import HOST_DIED, now
+from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
 from proctor.files import reason
@@ -84,6 +85,7 @@ class RunOrder:
         prepared: the policy, and what else was settled before.
         recipe: how a worker starts.
         feed: episodes that arrive while it runs, where not all are known at the start.
+        warm: where processes are kept that can be used again.
     """
 
     settings: Settings
@@ -94,6 +96,7 @@ class RunOrder:
     prepared: PreparedRun
     recipe: WorkerRecipe
     feed: Feed | None = None
+    warm: WarmProcesses | None = None
 
     def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
         """Return the state in which the run begins."""
@@ -227,7 +230,7 @@ class Coordinator:
         if episode is None:
             return False
         try:
-            worker = WorkerHandle(self._next_number, self._order.recipe, self._least_busy_host())
+            worker = self._new_worker()
         except OSError as error:
             self._dispatch.put_back(episode)
             self._on_no_room(error)
@@ -238,6 +241,11 @@ class Coordinator:
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_death(worker))
         self._give(worker, episode)
         return True
+
+    def _new_worker(self) -> WorkerHandle:
+        what = self._next_number, self._order.recipe, self._least_busy_host()
+        worker = self._order.warm.worker(*what) if self._order.warm is not None else None
+        return WorkerHandle(*what) if worker is None else worker
 
     def _give(self, worker: WorkerHandle, episode: Episode) -> None:
         worker.give(episode, *self._order.sinks(episode))
@@ -339,10 +347,9 @@ class Coordinator:
     def _forget(self, worker: WorkerHandle) -> None:
         del self._workers[worker.number]
         self._unwatch(worker.child.channel, worker.child.pidfd)
-        self._steps_of_the_gone += worker.slot.counted()[0]
+        self._steps_of_the_gone += worker.steps
         self._cores_of_the_gone += cpu_seconds(worker.child.process.pid)
-        if worker.host is not None:
-            worker.host.detach(worker.number)
+        worker.leave()
 
     def _unwatch(self, *sources: Channel | int) -> None:
         for source in sources:
@@ -417,7 +424,7 @@ class Coordinator:
         return [one for one in found if one is not None and one.steps]
 
     def _show(self) -> None:
-        steps = self._steps_of_the_gone + sum(worker.slot.counted()[0] for worker in self._workers.values())
+        steps = self._steps_of_the_gone + sum(worker.steps for worker in self._workers.values())
         if not self._autoscaler.settled:
             self._autoscaler.look(self._load(steps))
         self._dispatch.workers = self._autoscaler.target
@@ -430,16 +437,21 @@ class Coordinator:
             now(),
             steps,
             core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
-            working=sum(worker.slot.counted()[0] > 0 for worker in self._at_work()),
+            working=sum(worker.steps > 0 for worker in self._at_work()),
             waiting=self._dispatch.waiting,
         )
 
     # The end.
 
     def _shut_down(self) -> None:
-        """End every child: politely if all is done, at once otherwise."""
-        workers = list(self._workers.values())
+        """End every child: politely if all is done, at once otherwise; or keep it for another run."""
         complete = not self._dispatch.is_ending
+        if self._order.warm is not None and complete:
+            self._order.warm.keep_workers([one for one in self._at_work() if not one.assigned])
+            self._order.warm.keep_hosts([host for host in self._hosts if isinstance(host, HostHandle)])
+            self._workers = {number: one for number, one in self._workers.items() if one.assigned or one.retiring}
+            self._hosts = [host for host in self._hosts if not isinstance(host, HostHandle)]
+        workers = list(self._workers.values())
         for worker in workers:
             if complete and not worker.assigned:
                 worker.child.ask_to_stop()

@@ -16,12 +16,13 @@ from proctor.engine.handles import HostThread
 from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules
+from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import WorkerRange, worker_range
 from proctor.identity import Identity
 from proctor.machine.processes import open_file_limit
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
-from proctor.policies.protocol import Policy
+from proctor.policies.protocol import LivePolicy
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger
@@ -36,17 +37,19 @@ class ThisMachine:
         directory: where videos and logs go.
         live_policy: an object of the caller's to evaluate.
         feed: episodes that arrive while it runs, where not all are known at the start.
+        warm: where processes are kept that can be used again.
     """
 
     def __init__(
         self,
         settings: Settings,
         directory: RunDirectory,
-        live_policy: Policy | None = None,
+        live_policy: LivePolicy | None = None,
         feed: Feed | None = None,
+        warm: WarmProcesses | None = None,
     ) -> None:
-        self.settings, self.directory, self.feed = settings, directory, feed
-        self.preparation = Preparation(settings, directory.logs, live_policy)
+        self.settings, self.directory, self.feed, self.warm = settings, directory, feed, warm
+        self.preparation = Preparation(settings, directory.logs, live_policy, warm)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -99,6 +102,7 @@ class PreparedMachine:
             prepared=prepared,
             recipe=machine.preparation.recipe(prepared),
             feed=machine.feed,
+            warm=machine.warm,
         )
         return LocalJob(machine, order)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from proctor.policies.lerobot.guard import (
 )
 
 OLDEST_LEROBOT = Version("0.5")
-_CONFIG, _PREPROCESSOR, _POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
+_CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
 ADAPTER = "adapter_config.json"
 """The file that makes a directory a PEFT adapter."""
 
@@ -144,6 +145,7 @@ def _directory(path: str, revision: str | None) -> Path:
         ) from error
 
 
+@cache
 def _register_policies() -> None:
     from lerobot.utils.import_utils import register_third_party_plugins
 
@@ -184,12 +186,12 @@ def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, 
 def _own_renames(directory: Path) -> dict[str, str]:
     renames = _steps(directory).get("rename_observations_processor", {}).get("rename_map") or {}
     if not isinstance(renames, dict) or not all(isinstance(name, str) for name in renames.values()):
-        raise otherwise(directory / _PREPROCESSOR, "'rename_map' is no map of names")
+        raise otherwise(directory / PREPROCESSOR, "'rename_map' is no map of names")
     return {policys: benchmarks for benchmarks, policys in renames.items()}
 
 
 def _steps(directory: Path) -> dict[str, dict[str, Any]]:
-    return {_step_name(step): step["config"] for step in read_steps(directory, _PREPROCESSOR)}
+    return {_step_name(step): step["config"] for step in read_steps(directory, PREPROCESSOR)}
 
 
 def _step_name(step: Mapping[str, Any]) -> str:
@@ -222,8 +224,8 @@ def _configs(checkpoint: Checkpoint, overrides: Mapping[str, Mapping[str, Any]])
 
     found = {
         _CONFIG: draccus.encode(checkpoint.config, PreTrainedConfig),
-        _PREPROCESSOR: _processor(checkpoint.directory, _PREPROCESSOR, overrides),
-        _POSTPROCESSOR: _processor(checkpoint.directory, _POSTPROCESSOR, {}),
+        PREPROCESSOR: _processor(checkpoint.directory, PREPROCESSOR, overrides),
+        POSTPROCESSOR: _processor(checkpoint.directory, POSTPROCESSOR, {}),
         ADAPTER: read_document(checkpoint.directory, ADAPTER),
     }
     return {name: config for name, config in found.items() if config is not None}
@@ -335,9 +337,9 @@ def _load_processors(checkpoint: Checkpoint, overrides: dict[str, dict[str, Any]
     from lerobot.policies.factory import make_pre_post_processors
 
     config, directory = checkpoint.config, checkpoint.directory
-    if not (directory / _PREPROCESSOR).is_file():
+    if not (directory / PREPROCESSOR).is_file():
         raise UsageError(
-            f"--policy.path={checkpoint.name} has no {_PREPROCESSOR}: it was saved by an old LeRobot. Run: "
+            f"--policy.path={checkpoint.name} has no {PREPROCESSOR}: it was saved by an old LeRobot. Run: "
             f"python -m lerobot.processor.migrate_policy_normalization --pretrained-path {checkpoint.name}"
         )
     try:

@@ -24,6 +24,8 @@ _IRRELEVANT = frozenset(
     # Where it lies or runs, which is told elsewhere, and how it is to be published.
     ("pretrained_path", "device", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_revision")
 )
+_TRAINING = "train_config.json"
+"""How it was trained, which nobody reads who loads it: a policy is the same beside it and without."""
 _HUB_ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 
 
@@ -126,6 +128,17 @@ def _snapshot_around(file: Path) -> Path | None:
     return None
 
 
+def network_of(loaded: LoadedCheckpoint) -> Any:
+    """Return a loaded policy's configs, without where it lies and how it is published."""
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: kept(part) for key, part in sorted(value.items()) if key not in _IRRELEVANT}
+        return [kept(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+    return kept(loaded.configs)
+
+
 class Identification(NamedTuple):
     """A policy's fingerprint, unless that cannot be had; the user's changes, by content; and what to tell."""
 
@@ -162,7 +175,9 @@ def _fingerprint(directory: Path, configs: Mapping[str, Any], contents: Contents
         whole.update(f"{name}={json.dumps(contents.replaced(value), sort_keys=True, default=str)}\n".encode())
     for file in sorted(directory.rglob("*")):
         name = str(file.relative_to(directory))
-        documentation = file.suffix == ".md" or any(part.startswith(".") for part in Path(name).parts)
+        documentation = (
+            file.suffix == ".md" or name == _TRAINING or any(part.startswith(".") for part in Path(name).parts)
+        )
         if file.is_file() and not documentation and name not in configs and "__pycache__" not in name:
             whole.update(f"{name}={content_hash(file)}\n".encode())
     whole.update("\n".join(contents.others()).encode())

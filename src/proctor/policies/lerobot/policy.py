@@ -15,7 +15,11 @@ from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
     from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
-    from proctor.policies.lerobot.trial import PolicyTrial
+    from proctor.policies.lerobot.trial import Conclusions, PolicyTrial
+
+
+_KNOWN: dict[str, Conclusions] = {}
+"""What the last trial of this process has found: other weights of the same network need no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +110,11 @@ class LeRobotPolicy(Policy):
         )
         return cls(trial, spec)
 
+    @classmethod
+    def reloads(cls, settings: LeRobotSettings) -> bool:
+        """Weights, configs and statistics are read from the checkpoint; code that comes with one is imported."""
+        return not settings.trust_remote_code
+
     @staticmethod
     def _tried(
         load: Callable[[], LoadedCheckpoint],
@@ -114,13 +123,21 @@ class LeRobotPolicy(Policy):
         keys: Sequence[str],
         started: float,
     ) -> tuple[LoadedCheckpoint, PolicyTrial]:
+        from proctor.policies.lerobot.fingerprint import network_of
         from proctor.policies.lerobot.lane_resources import environment_processors
-        from proctor.policies.lerobot.trial import WeightWrite, run_trial
+        from proctor.policies.lerobot.trial import Conclusions, WeightWrite, run_trial
 
         loaded = load()
         environment = environment_processors(benchmark.name, loaded.policy.config)
+        network = repr((network_of(loaded), benchmark.to_wire(), keys, batch_size, loaded.device))
+        if (known := _KNOWN.get(network)) is not None:
+            return loaded, known.for_weights(loaded, environment)
+        _KNOWN.clear()
         try:
-            return loaded, run_trial(loaded, environment, benchmark, keys, batch_size, started)
+            trial = run_trial(loaded, environment, benchmark, keys, batch_size, started)
+            if (conclusions := Conclusions.of(trial)) is not None:
+                _KNOWN[network] = conclusions
+            return loaded, trial
         except WeightWrite as found:
             # They are not what was saved any more.
             loaded = load()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import resource
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,7 +45,7 @@ class WeightWrite(Exception):
 
 @dataclass
 class PolicyTrial:
-    """What was found out of a policy before its first episode."""
+    """What was found out of a policy before its first episode: of its code and config, not of its weights."""
 
     forward: Forward
     lanes: int
@@ -53,6 +53,36 @@ class PolicyTrial:
     synthetic: SyntheticInputs
     reproducible: bool
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Conclusions:
+    """What a trial has found, without the policy that it was made with."""
+
+    strategy: type[Chunk | Ensemble]
+    steps: int
+    forward: Mapping[str, Any]
+    trial: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, found: PolicyTrial) -> Conclusions | None:
+        """Return what holds for other weights of the same network; nothing of one that was not proved."""
+        forward, strategy = found.forward, found.forward.strategy
+        if isinstance(strategy, OwnCopy) or not found.reproducible:
+            return None
+        return cls(
+            type(strategy),
+            strategy.steps,
+            {name: getattr(forward, name) for name in ("draws", "rows", "whole_chunks", "recorded")},
+            {name: getattr(found, name) for name in ("lanes", "cost", "synthetic", "reproducible", "notes")},
+        )
+
+    def for_weights(self, loaded: LoadedCheckpoint, environment: tuple[Any, Any]) -> PolicyTrial:
+        """Return the same for a policy that has just been loaded."""
+        policy = loaded.policy
+        strategy = Ensemble(policy) if self.strategy is Ensemble else Chunk(policy.config, self.steps)
+        pool = LanePool(lambda: LaneResources(loaded, environment, ()))
+        return PolicyTrial(Forward(pool, loaded.device, strategy, **self.forward), **self.trial)
 
 
 def run_trial(

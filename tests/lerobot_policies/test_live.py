@@ -1,0 +1,105 @@
+"""A LeRobot policy as its training loop holds it: evaluated as what would be saved of it, and left as it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import proctor
+from lerobot_checkpoints import SIDE, Training, act_config
+
+ENV = {"observation_height": SIDE, "observation_width": SIDE, "episode_length": 30}
+
+
+def evaluator(**changes: Any) -> proctor.Evaluator:
+    arguments: dict[str, Any] = {"task": "reach-v3", "n_episodes": 2, "workers": 2, "display": "none", "env": ENV}
+    return proctor.Evaluator(**{**arguments, **changes})
+
+
+def live(one: proctor.Evaluator, training: Training, output_dir: Path) -> proctor.EvalResult:
+    return one.evaluate(
+        training.policy,
+        preprocessor=training.preprocessor,
+        postprocessor=training.postprocessor,
+        output_dir=output_dir,
+    )
+
+
+def digests(result: proctor.EvalResult) -> list[tuple[str | None, str | None]]:
+    return [record.digests for record in result]
+
+
+def weights(training: Training) -> list[torch.Tensor]:
+    return [value.clone() for value in training.policy.state_dict().values()]
+
+
+def test_a_live_policy_gives_the_digests_of_the_checkpoint_that_is_saved_of_it(tmp_path: Path) -> None:
+    training, found = Training(act_config()), {}
+    with evaluator() as one:
+        for step in (5, 10, 15):
+            training.run(5)
+            found[step] = live(one, training, tmp_path / f"live-{step}")
+            training.save(tmp_path / f"checkpoint-{step}")
+            assert training.policy.training
+    for step, result in found.items():
+        from_disk = proctor.evaluate(
+            tmp_path / f"checkpoint-{step}", task="reach-v3", n_episodes=2, display="none", env=ENV
+        )
+        assert result.complete
+        assert digests(result) == digests(from_disk)
+    assert digests(found[5]) != digests(found[15])
+    undisturbed = Training(act_config())
+    undisturbed.run(15)
+    assert all(map(torch.equal, weights(training), weights(undisturbed)))
+
+
+def test_a_live_run_is_continued_by_the_saved_checkpoint(tmp_path: Path) -> None:
+    training = Training(act_config())
+    with evaluator(n_episodes=1) as one:
+        live(one, training, tmp_path / "run")
+    training.save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "train_config.json").write_text("{}")
+    result = proctor.evaluate(
+        tmp_path / "checkpoint",
+        task="reach-v3",
+        n_episodes=2,
+        display="none",
+        env=ENV,
+        output_dir=tmp_path / "run",
+    )
+    assert [record.episode_index for record in result] == [0, 1]
+
+
+def test_processes_stay_and_are_replaced_when_they_die(tmp_path: Path) -> None:
+    training = Training(act_config())
+    with evaluator() as one:
+        assert one._warm is not None
+        first = live(one, training, tmp_path / "1")
+        (host,), workers = one._warm._hosts, list(one._warm._workers)
+        again = live(one, training, tmp_path / "2")
+        assert one._warm._hosts == [host]
+        assert one._warm._workers == workers
+        os.kill(host.child.process.pid, signal.SIGKILL)
+        os.kill(workers[0].child.process.pid, signal.SIGKILL)
+        after = live(one, training, tmp_path / "3")
+    assert digests(first) == digests(again) == digests(after)
+
+
+def test_what_does_not_fit_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    training = Training(act_config())
+    pre, post = training.preprocessor, training.postprocessor
+    with evaluator() as one:
+        with pytest.raises(proctor.UsageError, match=r"give preprocessor=\.\.\."):
+            one.evaluate(training.policy)
+        with pytest.raises(proctor.UsageError, match="Was the other of the two given"):
+            one.evaluate(training.policy, preprocessor=post, postprocessor=pre)
+        with pytest.raises(proctor.UsageError, match="belong to a LeRobot policy"):
+            one.evaluate(lambda observation: [0, 0, 0, 0], preprocessor=pre)
+        with pytest.raises(proctor.UsageError, match="a checkpoint has its own"):
+            one.evaluate(str(tmp_path), preprocessor=pre)
+    assert not (tmp_path / "outputs").exists()
