@@ -62,8 +62,12 @@ def refused(*arguments: str) -> None:
     assert err.startswith("proctor: ")
 
 
+# Each command works on the endless one for as long as it works on any, so that comes last.
+COMMON = [name for name in UNREADABLE if not any(word in name for word in ("deep", "huge JSON", "endless"))]
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("what", [name for name in UNREADABLE if name not in ("deep JSON", "huge JSON")])
+@pytest.mark.parametrize("what", [*COMMON, "table that is an endless view"])
 def test_no_command_waits_for_or_chokes_on_a_bad_run(tmp_path: Path, what: str) -> None:
     good = make_run(tmp_path / "good", {"a": [True, False]})
     bad = make_hostile(tmp_path / "bad", UNREADABLE[what])

@@ -143,14 +143,14 @@ def odd(tmp_path: Path, **kwargs: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads((tmp_path / "run" / "eval_info.json").read_text())
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("flag", ["1", "np.array([1.0])", "1.0", "np.float32(1)"])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("flag", ["np.array([1.0])", "1", "1.0", "np.float32(1)"])
 def test_a_flag_may_be_a_number_that_is_0_or_1(tmp_path: Path, flag: str) -> None:
     status, told = odd(tmp_path, flag=flag)
     assert (status, told["overall"]["pc_success"]) == (0, 100.0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "strange",
     [

@@ -1,4 +1,4 @@
-"""A run directory that cannot hold the run is found out before it; a file is whole or not there; JSON is strict."""
+"""A run directory that cannot hold the run is found out before; a file is whole or not there; JSON is strict."""
 
 from __future__ import annotations
 
