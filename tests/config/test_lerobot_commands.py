@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from proctor.config.lerobot_fields import ENVS, EVALUATION
 from proctor.config.load import settings_from_flags
 from proctor.config.registry import BENCHMARKS
 from proctor.errors import UsageError
 
+EVAL_FIELDS = ("n_episodes", "batch_size", "use_async_envs", "recording", "recording_repo_id", "recording_private")
 LIST = Path(__file__).with_name("lerobot_commands.txt")
 LOCAL = ("pi05_libero_finetuned",)
 """Checkpoints that a command takes from the current directory."""
@@ -53,6 +55,14 @@ def test_a_command_of_lerobots_is_understood(flags: list[str]) -> None:
         assert settings.env.task == given["env.task"]
     told = {words.partition(":")[0] for words in settings.passed_over}
     assert told == {name for name in given if name in ("env.fps", "env.render_mode")}
+
+
+def test_the_page_for_those_who_come_from_lerobot_names_every_flag() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming-from-lerobot.md").read_text()
+    top = EVALUATION - {"env", "eval", "policy"}
+    names = {*top, *(f"env.{name}" for fields in ENVS.values() for name in fields)}
+    names |= {f"eval.{name}" for name in EVAL_FIELDS} | {"policy.path", "policy.type", "config_path"}
+    assert sorted(name for name in names if f"`--{name}" not in page) == []
 
 
 @pytest.mark.parametrize("flags", OTHERS, ids=lambda flags: " ".join(flags)[:60])
