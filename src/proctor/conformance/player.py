@@ -47,7 +47,7 @@ class PlayerBoot:
 
 
 def run_player(channel: Channel, boot: Message, descriptors: list[int]) -> None:
-    """Introduce the benchmark, then play what is asked for until told to stop."""
+    """Report on the benchmark, then play what is asked for until told to stop."""
     settings = PlayerBoot(**boot)
     try:
         benchmark, self_report = introduce(settings.benchmark, settings.env)
@@ -72,7 +72,7 @@ def _words(error: BaseException) -> str:
 
 
 class Player:
-    """Plays episodes on a worker's stage: one simulator at a time, kept while the task stays the same."""
+    """Plays episodes as a worker does: one simulator at a time, kept while the task stays the same."""
 
     def __init__(self, benchmark: Benchmark, settings: PlayerBoot) -> None:
         self._benchmark, self._settings = benchmark, settings

@@ -1,4 +1,4 @@
-"""A simulator that keeps a trace of all that goes in and out, and looks at each thing by itself."""
+"""A simulator that keeps a trace of all inputs and outputs, and checks each of them on its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FUNCTIONS = (
 
 
 class DrawingCounter:
-    """Counts calls from the moment on in which a library is there to be watched."""
+    """Counts calls of drawing functions, from the moment their library is imported."""
 
     def __init__(self) -> None:
         self.calls = 0

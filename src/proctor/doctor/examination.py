@@ -1,4 +1,4 @@
-"""All checks, in the order in which their troubles are best mended. None of them can raise or hang."""
+"""All checks, in the order in which problems are best fixed. None of them can raise or hang."""
 
 from __future__ import annotations
 

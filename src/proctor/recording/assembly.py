@@ -74,7 +74,7 @@ def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path]
 
 
 def recover(run: Path) -> None:
-    """Put right what a process left that was killed while it made a dataset."""
+    """Clean up after a process that was killed while it made a dataset."""
     if (run / _OLD).exists() and not (run / DATASET).exists():
         (run / _OLD).rename(run / DATASET)
     for folder in (_NEW, _OLD):

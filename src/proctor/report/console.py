@@ -29,7 +29,7 @@ class PatientConsole(Console):
 
 
 def printable(name: str) -> Text:
-    """Return somebody's name for a thing as it is: no markup in it is obeyed, and no control code gets out.
+    """Return foreign text so that it prints literally: without markup and without control codes.
 
     >>> printable("lift[red]\\x1b[2J").plain
     'lift[red]?[2J'
@@ -52,7 +52,7 @@ def letter(place: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them.
+    """Return a duration as text.
 
     >>> duration(75)
     '1 min 15 s'
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Return a moment as people read it, by the clock of this machine."""
+    """Return a time as text, in this machine's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
@@ -76,7 +76,7 @@ def percent(rate: Rate) -> str:
 
 
 def interval(rate: Rate) -> str:
-    """Return an interval in percent; none of a rate that is not known."""
+    """Return an interval in percent; nothing for an unknown rate."""
     return f"{100 * rate.low:.1f}–{100 * rate.high:.1f}" if rate.value is not None else ""
 
 

@@ -218,7 +218,7 @@ class ChecksumTables:
         return int.from_bytes(hashed.digest(), "big", signed=True)
 
     def _check_sound(self) -> None:
-        """Before the first change, have SQLite look through the file: it would build on what is broken."""
+        """Before the first change, let SQLite check the file, so that nothing is written on top of damage."""
         if not self._sound:
             with reading(self._path):
                 found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -232,7 +232,7 @@ def _spelled(text: str) -> str:
 
 
 def _called(name: str, row: Row, key: Sequence[str]) -> str:
-    """Return a row's name for people, made of what it says itself: that may be what has changed."""
+    """Return a readable name for a row, made of its own columns, which may be what has changed."""
     if "episode_index" in row:
         which = f"{row.get('task') or row.get('task_group')} episode {row['episode_index']}"
         return f"the row of {which} in its table '{name}'"

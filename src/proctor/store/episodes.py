@@ -104,7 +104,7 @@ class EpisodeTable(Ledger):
                 self._put_meta("schema_version", SCHEMA_VERSION)
 
     def _check_version(self) -> None:
-        """Refuse a file of another version, whose tables may be any."""
+        """Refuse a file of another schema version: its tables may look different."""
         with reading(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         if row is None:
@@ -159,7 +159,7 @@ class EpisodeTable(Ledger):
         attempts: Iterable[Attempt] = (),
         running: Iterable[RunningEpisode] = (),
     ) -> None:
-        """Commit results. A record takes its episode out of those in flight."""
+        """Commit results. An episode with a record is no longer in flight."""
         self.check()
         now = time.time()
         with writing(self.path), self._tables.transaction():
@@ -187,7 +187,7 @@ class EpisodeTable(Ledger):
             self._tables.replace("episodes", before, row)
 
     def _note_running(self, key: EpisodeKey, steps: int) -> None:
-        """Note how far an episode is. One that starts again comes to where it was: what was seen before holds."""
+        """Note how far an episode has come. One that was restarted keeps the most steps it was seen to make."""
         row = dict(zip((*EPISODE_KEY, "steps"), (*key, steps), strict=True))
         before = self._tables.find("in_flight", key)
         if before is None:
@@ -206,12 +206,12 @@ class EpisodeTable(Ledger):
         return [RunningEpisode(_row_key(row), row["steps"]) for row in self._tables.rows("in_flight")]
 
     def count(self) -> int:
-        """Return how many episodes have ended, as the table's checksum says; reading them shows if it is true."""
+        """Return how many episodes have ended by the table's checksum, which only reading the rows verifies."""
         with reading(self.path):
             return self._tables.total("episodes").rows
 
     def episodes(self) -> Iterator[Any]:
-        """Go through every episode that ended, by task and index. Raises `StoreError`, at last at the end."""
+        """Iterate over ended episodes, by task and index. Raises `StoreError`, at the latest after the last."""
         make = StoredEpisode._make
         for values in self._tables.each("episodes"):
             row = make(values)
@@ -220,7 +220,7 @@ class EpisodeTable(Ledger):
             yield row
 
     def records(self) -> Iterator[EpisodeRecord]:
-        """Go through the same as records."""
+        """Iterate over the same episodes as records."""
         with as_written_by_proctor(self.path):
             yield from map(record_of, self.episodes())
 
@@ -244,7 +244,7 @@ class EpisodeTable(Ledger):
         return StoredEpisode(**row, checksum=0)
 
     def attempts(self) -> list[Attempt]:
-        """Return every attempt that came to nothing, in the order in which they ended."""
+        """Return every failed attempt, in the order in which they ended."""
         rows = sorted(self._tables.rows("attempts"), key=itemgetter("ended_at"))
         return [Attempt(_row_key(row), row["number"], row["reason"], row["worker"]) for row in rows]
 
@@ -313,7 +313,7 @@ class EpisodeTable(Ledger):
     def absorb(self, source: EpisodeTable) -> None:
         """Take over what another run of the same plan holds, all or nothing. What is here already stays.
 
-        Doing it again changes nothing. Whether both tell the same of an episode is for the caller to see.
+        Doing it again changes nothing. The caller has checked that the two do not contradict each other.
         """
         sessions = source.sessions()
         with writing(self.path), self._tables.transaction():
@@ -370,7 +370,7 @@ def named_numbers(column: str, text: str) -> dict[str, float]:
 
 
 def check_seconds(seconds: float | None) -> None:
-    """Raise `ValueError` for a time that no clock shows: whoever adds such up gets infinity."""
+    """Raise `ValueError` for a time that no clock could show: a sum of such times overflows."""
     if seconds is not None and not -_MOST_SECONDS < seconds < _MOST_SECONDS:
         raise ValueError(f"a time is {seconds:g} s")
 

@@ -61,7 +61,7 @@ class RunLock:
         return self
 
     def _take(self) -> None:
-        """Lock the file, or raise `OSError`. Whoever holds it for one that has ended gets a moment to let go."""
+        """Lock the file, or raise `OSError`. Who holds it for a dead owner gets a moment to release it."""
         end = time.monotonic() + LETTING_GO
         while True:
             try:
@@ -118,7 +118,7 @@ class RunLock:
 
 
 def _let_go() -> None:
-    """In a fork: close every lock, which the parent keeps."""
+    """In a forked child: close every lock; the parent goes on holding it."""
     for descriptor in _HELD:
         os.close(descriptor)
     _HELD.clear()
@@ -165,7 +165,7 @@ def _words(note: dict[str, Any] | None) -> str:
 
 
 def _left_holding(descriptor: int, note: dict[str, Any] | None) -> str:
-    """Return which process holds the lock's file open in place of one on this host that has ended, if any."""
+    """Return the process that holds the lock's file open for an owner on this host that has ended, if any."""
     if not _has_ended(note):
         return ""
     wanted = os.fstat(descriptor)

@@ -115,7 +115,7 @@ class Outcomes:
         return self.columns[column]
 
     def first(self, count: int) -> Outcomes:
-        """Return those of the first episodes of the plan."""
+        """Return the outcomes of the plan's first episodes."""
         return Outcomes(self.plan[:count], self.columns[:count], self.workers)
 
     def at(self, *states: int) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ class Outcomes:
 
     @property
     def finished(self) -> int:
-        """How many need not run again: errors are tried anew."""
+        """How many need not run again; errors are retried."""
         return self.ended - self.errors
 
     @property

@@ -64,7 +64,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> Shard | None:
-        """Return the part that a directory's name says it is; `None` if it says nothing."""
+        """Return the shard that a directory's name stands for, or `None`."""
         found = re.fullmatch(r"shard_(\d+)_of_(\d+)", name)
         shard = cls(int(found[1]), int(found[2])) if found else None
         return shard if shard is not None and shard.number < shard.of else None
@@ -88,7 +88,7 @@ class RunDirectory:
 
     @property
     def result(self) -> Path:
-        """Where the result goes. A part's is not called as the whole's, lest it be taken for it."""
+        """Where the result goes. A shard's has a name of its own, so that nobody takes it for the whole."""
         return self.path / (EVAL_INFO if self.shard is None else f"{self.shard.name}.json")
 
     @property
@@ -97,11 +97,11 @@ class RunDirectory:
         return self.path / "logs"
 
     def holds_a_run(self) -> bool:
-        """Whether there is something to resume: more than a file that was killed before its first table."""
+        """Whether there is a run to resume. A file whose process died before it made tables is none."""
         return is_begun(self.path / DATABASE)
 
     def stored_identity(self) -> Identity | None:
-        """Return what the run that lies here depends on; `None` if there is none."""
+        """Return the identity of the run that is stored here, or `None`."""
         if not self.holds_a_run():
             return None
         with EpisodeTable(self.path / DATABASE) as table:
@@ -109,7 +109,7 @@ class RunDirectory:
             return identity
 
     def begin(self, identity: Identity) -> None:
-        """Say beforehand what the results of a new run depend on: whoever comes to another is refused at once."""
+        """Store a new run's identity before its first episode: a process with another one is refused at once."""
         self.check_usable()
         self.path.mkdir(parents=True, exist_ok=True)
         with self.table() as table:

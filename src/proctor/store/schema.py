@@ -103,7 +103,7 @@ class EpisodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at an episode that did not end it, and why."""
+    """One failed attempt at an episode, and why it failed."""
 
     key: EpisodeKey
     number: int
@@ -130,7 +130,7 @@ class RunSession(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something that the user was told while the run went on."""
+    """A message that the user got during the run."""
 
     told_at: float
     message: str

@@ -28,7 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """Stands before the application: only known hosts, only reading, and the headers that every answer has."""
+    """Runs before the application: only known hosts, only reads, and the headers that every response gets."""
 
     def __init__(self, app: App, hosts: Hosts) -> None:
         self._app, self._hosts = app, hosts

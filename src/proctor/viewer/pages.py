@@ -131,7 +131,7 @@ class Pages:
         return self._page("compare.html.j2", page=page, chosen=[one for one, _ in chosen], turned=query)
 
     def problem(self, summary: RunSummary) -> Response:
-        """Return the page of a run of which there is nothing to show, or not yet."""
+        """Return the page of a run that has nothing to show, or nothing yet."""
         return self._page("problem.html.j2", summary=summary)
 
     def folder(self, folder: Path, run: Path) -> Response:

@@ -1,4 +1,4 @@
-"""Reading for which nobody waits long: each in a thread of its own that ends with the process, whatever it does.
+"""Reads that nobody waits for long: each has a thread of its own, which ends with the process.
 
 A run directory may lie on a disk that does not answer, or be made to take for ever. Python cannot end a thread;
 but it can go on without it, and leave it behind when the process ends.

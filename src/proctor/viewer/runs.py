@@ -113,7 +113,7 @@ class RunSummary:
 
 
 def summarise(root: Path, directory: Path, writer: str | None) -> RunSummary:
-    """Read a run's summary. Whatever is wrong with it is told in the summary."""
+    """Read a run's summary. If something is wrong with the run, the summary says what."""
     try:
         began = (directory / DATABASE).lstat().st_mtime
     except OSError:
@@ -130,7 +130,7 @@ def summarise(root: Path, directory: Path, writer: str | None) -> RunSummary:
 
 
 def unreadable(root: Path, directory: Path, problem: str, began: float = 0.0) -> RunSummary:
-    """Return the summary of a run of which nothing is known but why."""
+    """Return the summary of a run that cannot be read, with the reason."""
     name = directory.name.encode(errors="replace").decode()
     return RunSummary(_relative(root, directory), name, "unreadable", began, clip(problem, 500))
 
@@ -196,7 +196,7 @@ class Runs:
         self._under_way: dict[Path, tuple[Future[RunSummary], float]] = {}
 
     def all(self) -> list[RunSummary]:
-        """Return a summary of every run, the newest first. One that cannot be read in time is said to be so.
+        """Return a summary of every run, the newest first. One that cannot be read in time is listed as such.
 
         Shards whose episodes are all in the merged run beside them are left out.
         """

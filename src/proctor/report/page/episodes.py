@@ -71,7 +71,7 @@ class Panel(NamedTuple):
 
 
 def outcome(record: EpisodeRecord) -> Kind:
-    """Return how an episode ended; unknown: its simulator does not tell success."""
+    """Return how an episode ended; unknown where the simulator reports no success."""
     return KINDS[state_of(record.status, record.success)]
 
 

@@ -267,7 +267,7 @@ def _bars(results: Sequence[Aggregate | None]) -> Markup:
 
 
 def _order(one: Aggregate | None, column: ResultColumn) -> float | str:
-    """What a table is sorted by in a column: nothing comes after everything."""
+    """The sort key of a table cell; empty cells come last."""
     value = None if one is None or column.order is None else column.order(one)
     return "" if value is None else value
 

@@ -52,7 +52,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class TimeUse:
-    """Where a run's time went. `figure` is empty where nobody noted who ran what when."""
+    """Where a run's time went. `figure` is empty if the run has no start times and workers."""
 
     shares: Sequence[Share]
     lanes: Sequence[Lane]
@@ -110,7 +110,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 class _WorkTime:
-    """Moments as seconds of work: between sessions nobody worked, and the figure has no hole there."""
+    """Maps clock times to seconds of work, leaving out the gaps between sessions."""
 
     def __init__(self, run: ScoredRun) -> None:
         self._starts: list[float] = []
