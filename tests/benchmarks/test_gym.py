@@ -71,7 +71,7 @@ def test_a_classic_from_the_command_line(tmp_path: Path) -> None:
     assert info["intervals"]["overall"]["n_episodes"] == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("task", "policy"), [("Pendulum-v1", "random"), ("rooms/Careless-v0", "Walker")])
 def test_digests_are_those_of_one_worker_for_three_and_fresh_and_in_one_process(
     tmp_path: Path, task: str, policy: str

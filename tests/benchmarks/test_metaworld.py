@@ -285,6 +285,7 @@ def test_pixels_are_the_same_when_every_step_is_recorded(renderer: Renderer, tmp
     assert (tmp_path / "recorded" / "dataset" / "meta" / "info.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_pixels_are_the_same_after_a_worker_was_killed(renderer: Renderer, tmp_path: Path) -> None:
     calm = evaluate_pixels(tmp_path / "calm")

@@ -125,6 +125,7 @@ def test_what_breaks_with_another_package_points_to_that_one(tmp_path: Path) -> 
     assert remedies == {json.loads(done.stdout)["first_step"]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", ["numpy", "pydantic", "yaml", "msgpack"])
 def test_the_doctor_speaks_where_proctors_own_core_is_broken(tmp_path: Path, module: str) -> None:
     (tmp_path / f"{module}.py").write_text("raise ImportError('wrong ELF class')")

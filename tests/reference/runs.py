@@ -97,7 +97,11 @@ RUNS = (
         tiny(f"--eval.n_episodes=1 --env.python=PYTHON --policy.python=PYTHON {ONE}"),
         slow=True,
     ),
-    run("tiny-recycled", tiny(f"--eval.n_episodes=3 --eval.recycle_after=2 --env.max_parallel_tasks=1 {ONE}")),
+    run(
+        "tiny-recycled",
+        tiny(f"--eval.n_episodes=3 --eval.recycle_after=2 --env.max_parallel_tasks=1 {ONE}"),
+        slow=True,
+    ),
     # Benchmarks and policies.
     run(
         "metaworld-experts",
@@ -128,6 +132,7 @@ RUNS = (
             "--env.task=CartPole-v1 --policy.path=WORLD/policies.py:Balancer --eval.n_episodes=3 "
             "--eval.batch_size=2 --env.episode_length=60"
         ),
+        slow=True,
     ),
     run(
         "gym-own-package",
@@ -142,7 +147,7 @@ RUNS = (
         gym("--env.task=Pendulum-v1 --policy.type=random --eval.n_episodes=2 --eval.batch_size=1"),
         slow=True,
     ),
-    run("tiny-zero", tiny(f"--eval.n_episodes=2 {ONE}", "--policy.type=zero")),
+    run("tiny-zero", tiny(f"--eval.n_episodes=2 {ONE}", "--policy.type=zero"), slow=True),
     run("processors", tiny(f"--eval.n_episodes=2 {TWO}", "Follows", "ProcessedTiny")),
     run("processors-declined", tiny(f"--eval.n_episodes=2 {INLINE}", "WithoutAny", "ProcessedTiny"), slow=True),
     run(
@@ -163,13 +168,17 @@ RUNS = (
         tiny(f"--eval.n_episodes=2 {TWO}", "--policy.path=ws://127.0.0.1:PORT"),
     ),
     # Faults.
-    run("simulator-raises-once", tiny(f"--eval.n_episodes=2 --env.mischief=step.raise!:b:1:3 {ONE}")),
+    run("simulator-raises-once", tiny(f"--eval.n_episodes=2 --env.mischief=step.raise!:b:1:3 {ONE}"), slow=True),
     run(
         "simulator-raises-always",
         tiny(f"--eval.n_episodes=2 --env.mischief=step.raise:b:1:3 {TWO}"),
         f"eval --resume=run --env.mischief=step.raise:c:0:0 --display=none {INLINE}",
     ),
-    run("simulator-raises-inline", tiny(f"--eval.n_episodes=2 --env.mischief=reset.raise:b:1:0 {INLINE}")),
+    run(
+        "simulator-raises-inline",
+        tiny(f"--eval.n_episodes=2 --env.mischief=reset.raise:b:1:0 {INLINE}"),
+        slow=True,
+    ),
     run("simulator-never-builds", tiny(f"--eval.n_episodes=10 --env.mischief=build.raise:*:*:-1 {ONE}")),
     run("simulator-killed", tiny(f"--eval.n_episodes=2 --env.mischief=step.kill!:b:0:3 {ONE}")),
     run(
@@ -186,8 +195,9 @@ RUNS = (
     run(
         "policy-nan",
         tiny(f"--eval.n_episodes=3 --policy.kwargs.how=nan --policy.placement=worker {ONE}", "Faulty"),
+        slow=True,
     ),
-    run("policy-shape", tiny(f"--eval.n_episodes=3 --policy.kwargs.how=shape {INLINE}", "Faulty")),
+    run("policy-shape", tiny(f"--eval.n_episodes=3 --policy.kwargs.how=shape {INLINE}", "Faulty"), slow=True),
     run(
         "host-dies-once",
         tiny(f"--eval.n_episodes=2 --policy.kwargs.at=7 --policy.kwargs.once=aside:TMP/died {ONE}", "Mortal"),
@@ -198,6 +208,7 @@ RUNS = (
         "stop-when-known",
         tiny(f"--eval.n_episodes=30 --eval.stop_when=ci<=0.3 --policy.kwargs.drawn=false {MIXED} {TWO}"),
         unstable=("runs.run.in_flight",),
+        slow=True,
     ),
     run(
         "stopped-goes-on",
@@ -253,7 +264,7 @@ RUNS = (
         "recording-and-videos",
         tiny(f"--eval.n_episodes=2 --eval.recording=true --eval.max_episodes_rendered=1 {TWO}"),
     ),
-    run("tracker", tiny(f"--eval.n_episodes=2 --report_to=WORLD/policies.py:Notebook {ONE}")),
+    run("tracker", tiny(f"--eval.n_episodes=2 --report_to=WORLD/policies.py:Notebook {ONE}"), slow=True),
     run("for-programs", tiny(f"--eval.n_episodes=1 {ONE}").replace("--display=none", "--display=json")),
     run(
         "for-people",

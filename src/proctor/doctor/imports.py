@@ -1,7 +1,7 @@
 """Whether packages can be imported: tried for real, in a process of its own, which one of them may crash.
 
-The process is `python -m proctor.doctor.imports MODULE...`. It answers after each module, so that whoever
-ends it is known, and the rest is tried again without it.
+The process is `python -m proctor.doctor.imports MODULE...`. It answers after each module: so a module that
+ends the process is known, and the rest is tried again without it.
 """
 
 from __future__ import annotations
