@@ -264,7 +264,8 @@ def test_all_that_is_passed_over_is_one_note_and_survives_a_file() -> None:
         ("--env.features_map={top: observation.images.top}", "--rename_map"),
         ("--eval.recording_repo_id=me/there", "recording_repo_id needs recording=true"),
         ("--dataset.repo_id=a/b", "lerobot-train"),
-        ("--steps=100", "--steps"),
+        ("--steps=100", "--steps is a flag of lerobot-train"),
+        ("--batch_size=8", "Did you mean '--eval.batch_size'?"),
         ("--passed_over=x", "unknown flag --passed_over"),
         ("--env.hard_reset=true", "unknown flag --env.hard_reset"),
     ],
@@ -290,6 +291,15 @@ def test_a_config_made_in_python_is_a_section() -> None:
     settings = build_settings(tree)
     assert (settings.eval.n_episodes, settings.wandb.notes) == (3, "why")
     assert "dataset" in (settings.passed_over_note or "")
+
+
+def test_an_environments_config_made_in_python_warns_of_what_has_no_effect() -> None:
+    with pytest.warns(UserWarning, match="env.fps: metaworld makes 80 steps a second") as told:
+        made = proctor.make_env_config("metaworld", task="reach-v3", fps=80)
+    assert told[0].filename == __file__
+    assert made == proctor.make_env_config("metaworld", task="reach-v3")
+    with pytest.raises(UsageError, match=r"^fps=10: metaworld makes 80"):
+        proctor.make_env_config("metaworld", task="reach-v3", fps=10)
 
 
 @pytest.mark.parametrize("kind", ENVS)

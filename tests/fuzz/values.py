@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from fuzz.bench import FuzzSettings
 from fuzz.sandbox import Sandbox
+from proctor.config.lerobot_configs import DatasetConfig, PeftConfig
+from proctor.config.lerobot_fields import TRAINING_ELSEWHERE
 from proctor.config.load import SECTIONS
 from proctor.config.settings import (
     AtLeast,
@@ -176,6 +178,9 @@ OF_A_RUN = {
     **fields_of(ClusterSettings, "cluster."),
     **fields_of(WandBConfig, "wandb."),
     **{name: hint for name, hint in fields_of(Settings).items() if name not in SECTIONS},
+    **fields_of(DatasetConfig, "dataset."),
+    **fields_of(PeftConfig, "peft."),
+    **dict.fromkeys(TRAINING_ELSEWHERE, int),
     "config_path": fields_of(Settings)["resume"],
 }
 """Every setting of an evaluation, and its type."""

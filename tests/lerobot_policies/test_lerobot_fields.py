@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,14 @@ from lerobot.configs.train import TrainPipelineConfig
 from lerobot.envs.configs import EnvConfig
 
 import proctor
+from harness import digests
+from lerobot_checkpoints import SIDE
+from lerobot_runs import STEPS, evaluate
 from proctor.config.lerobot_fields import ENVS, EVALUATION, FEATURES_MAPS, IGNORED, POLICIES, TRAINING, VERSION
 from proctor.config.load import settings_from_flags
 from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object
+from proctor.engine.evaluation import evaluate_settings
 
 
 def names(kind: Any) -> set[str]:
@@ -86,3 +92,23 @@ def test_a_training_config_that_lerobot_writes_is_read(tmp_path: Path, kind: str
     # LeRobot runs one task after the other unless it is told otherwise; no result depends on it.
     assert {**to_plain(settings.env), "max_parallel_tasks": 0} == to_plain(plain.env)
     assert settings.passed_over_note is not None
+
+
+def test_a_checkpoints_training_config_gives_the_episodes_of_its_path(
+    checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(checkpoint("act"), tmp_path / "000002" / "pretrained_model"))
+    TrainPipelineConfig(
+        dataset=default.DatasetConfig(repo_id="a/b"),
+        policy=PreTrainedConfig.from_pretrained(folder),
+        env=EnvConfig.get_choice_class("metaworld")(task="reach-v3"),
+        eval=default.EvalConfig(n_episodes=2, batch_size=1),
+        output_dir=tmp_path / "trained",
+    )._save_pretrained(folder)
+    size = [f"--env.observation_height={SIDE}", f"--env.observation_width={SIDE}", f"--env.episode_length={STEPS}"]
+    flags = [f"--config_path={folder.parent}", *size, f"--output_dir={tmp_path / 'run'}", "--display=none"]
+    evaluation = evaluate_settings(settings_from_flags(flags))
+    assert evaluation.error is None
+    assert not (tmp_path / "trained").exists()
+    evaluate(tmp_path / "plain", folder, env={"task": "reach-v3"}, eval={"n_episodes": 2})
+    assert digests(tmp_path / "run") == digests(tmp_path / "plain")

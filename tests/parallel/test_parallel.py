@@ -404,7 +404,7 @@ def test_without_a_number_a_machine_without_gpus_has_one_shard_that_uses_all_cor
 def test_auto_asks_autotune_and_runs_what_it_finds(tmp_path: Path, reference: Digests) -> None:
     done = run_cli(*parallel(tmp_path / "run", "auto", eval={"batch_size": 0}), extra_env={"PATH": "/nowhere"})
     assert done.returncode == 0, done.stderr
-    (found,) = re.findall(r"(\d+) shard with \d+ workers? each; the same .*--eval.batch_size=(\d+)", done.stderr)
+    (found,) = re.findall(r"(\d+) shard with \d+ workers?; the same .*--eval.batch_size=(\d+)", done.stderr)
     assert found[0] == "1"
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["eval"]["batch_size"] == int(found[1])
@@ -528,6 +528,8 @@ def test_a_rule_over_the_shards_stops_where_one_process_would(tmp_path: Path) ->
     endings = [session.ending for shard in shards for session in shard.sessions]
     assert set(endings) <= {None, "a stopping rule over all shards was satisfied"}
     assert any(endings)
+    results = [json.loads(file.read_text()) for file in (tmp_path / "run").glob("shard_*/shard_*.json")]
+    assert {result["run"]["ending"] for result in results} <= {*endings, None}
     assert "stopping" not in done.stdout
     # What the shards did beyond the stop counts for nobody who looks at the run.
     first, second = (read_sample(tmp_path / name) for name in ("alone", "run"))

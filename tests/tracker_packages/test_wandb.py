@@ -49,7 +49,7 @@ def history(found: list[Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     place = tmp_path_factory.mktemp("wandb") / "run"
-    chosen = {"mode": "offline", "project": "mine", "entity": "me"}
+    chosen = {"mode": "offline", "project": "mine", "entity": "me", "notes": "why it was run"}
     return place, evaluate_and_extend(place, "wandb", {}, wandb=chosen, job_name="called so")
 
 
@@ -58,6 +58,10 @@ def test_wandb_keeps_settings_progress_and_result(run: tuple[Path, dict[str, Any
     for found, steps in zip(runs(place), (9, 12), strict=True):
         about = next(record.run for record in found if record.WhichOneof("record_type") == "run")
         assert (about.project, about.entity, about.display_name) == ("mine", "me", "called so")
+        assert about.notes == "why it was run"
+        assert [tag.partition(":")[0] for tag in about.tags] == ["policy", "seed", "env"]
+        assert "seed:1000" in about.tags
+        assert all(len(tag) <= 64 for tag in about.tags)
         config = {item.key: json.loads(item.value_json) for item in about.config.update}
         assert config["env"]["task"] == "a,b,c"
         assert config["run_directory"] == str(place)
@@ -101,6 +105,17 @@ def test_variables_hold_for_what_is_left_open(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     about = next(record.run for record in runs(tmp_path / "run")[0] if record.HasField("run"))
     assert (about.project, about.display_name) == ("theirs", "named")
+
+
+def test_tags_and_the_table_may_be_left_out(tmp_path: Path) -> None:
+    chosen = {"enable": True, "mode": "offline", "add_tags": False, "disable_artifact": True}
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", n_episodes=1, task="a", wandb=chosen)))
+    assert done.returncode == 0, done.stderr
+    (found,) = runs(tmp_path / "run")
+    assert not next(record.run for record in found if record.HasField("run")).tags
+    last = history(found)[-1]
+    assert "eval/n_errors" in last
+    assert not any(name.startswith("episodes") for name in last)
 
 
 def test_online_without_a_login_costs_a_note(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from proctor.benchmarks.facts import learn
+from proctor.config.load import make_env_config
 from proctor.config.registry import benchmark_path, load_object
 from proctor.errors import SimulatorError, UsageError
 from proctor.vector.env import NEW_ROLLOUT, SimulatorEnv
@@ -180,3 +182,50 @@ def test_a_wrong_action_is_the_callers_mistake(wrong: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         env.step(wrong)
     assert same(env.step(PUSH)[0], other.step(PUSH)[0])
+
+
+ALONE = """
+import time
+import numpy as np
+from tiny import Tiny, TinySimulator
+
+CALLED = []
+
+
+class Alone(Tiny):
+    def make_simulator(self, task):
+        return Shy(task, self.settings)
+
+
+def alone(method):
+    def called(*arguments):
+        CALLED.append(1)
+        assert len(CALLED) == 1, "two simulators were called at once"
+        time.sleep(0.002)
+        try:
+            return method(*arguments)
+        finally:
+            CALLED.pop()
+
+    return called
+
+
+class Shy(TinySimulator):
+    reset, step, close = alone(TinySimulator.reset), alone(TinySimulator.step), alone(TinySimulator.close)
+"""
+
+
+def test_simulators_of_one_process_are_called_one_at_a_time_from_whatever_threads(tmp_path: Path) -> None:
+    file = tmp_path / "alone.py"
+    file.write_text(ALONE)
+    settings = make_env_config(f"{file}:Alone", task="a,b", max_steps=5)
+    envs = [group[0] for group in settings.create_envs(2).values()]
+
+    def play(env: Any) -> None:
+        env.reset(seed=1)
+        for _ in range(10):
+            env.step(np.stack([STILL, STILL]))
+        env.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(play, envs))

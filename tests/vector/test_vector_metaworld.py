@@ -52,7 +52,7 @@ def play(env: Any) -> list[Any]:
 
 
 def main() -> None:
-    """Print what is seen in this process, of each task alone, in turns, and from another thread; run `check_env`.
+    """Print what is seen in this process, of each task alone, in turns and from other threads; run `check_env`.
 
     A process of its own: GL is chosen before MuJoCo is imported, and a wrong picture would be a wrong picture for
     all tests that follow.
@@ -69,11 +69,19 @@ def main() -> None:
             looks.append(seen(env.step(actions(step)[None])[0]))
     with ThreadPoolExecutor(1) as another:
         elsewhere = another.submit(play, both[0]).result()
+    with ThreadPoolExecutor(2) as two:
+        at_once = list(two.map(play, both))
     for env in both:
         env.close()
     with warnings.catch_warnings(action="ignore"):
         check_env(make("push-v3", 1, obs_type="state", episode_length=50)["push-v3"][0].factories[0]())
-    found = {"alone": alone, "turns": turns, "elsewhere": elsewhere, "gl": os.environ["MUJOCO_GL"]}
+    found = {
+        "alone": alone,
+        "turns": turns,
+        "elsewhere": elsewhere,
+        "at_once": at_once,
+        "gl": os.environ["MUJOCO_GL"],
+    }
     sys.stdout.write(json.dumps(found))
 
 
@@ -105,6 +113,14 @@ def test_tasks_that_draw_in_turns_in_one_process_draw_what_they_draw_alone(here:
 @pytest.mark.gl
 def test_another_thread_may_go_on_with_an_environment(here: Any) -> None:
     assert here["elsewhere"] == here["alone"][0]
+
+
+@pytest.mark.gl
+def test_threads_that_step_and_draw_at_once_see_what_each_sees_alone(here: Any) -> None:
+    reach, door = here["at_once"]
+    assert reach == here["alone"][0]
+    first, *steps, _ = here["alone"][1]
+    assert door[:-1] == [[first[0]], *([[looks[0]], [rewards[0]]] for looks, rewards in steps)]
 
 
 @pytest.mark.gl

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
+from proctor.cli.unforeseen import say
 from proctor.config.load import build_settings
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
@@ -49,8 +50,11 @@ def _autotune(given: Given[AutotuneSettings]) -> int:
     if not given.tree.get("policy"):
         given.tree["policy"] = {"type": NULL_POLICY}
         arguments.insert(0, "--policy.path=POLICY")
+    settings = build_settings(given.tree)
+    if settings.passed_over_note is not None:
+        say(settings.passed_over_note)
     try:
-        advice = advise(build_settings(given.tree))
+        advice = advise(settings)
     except Interrupted as stopped:
         return stopped_measuring(stopped)
     console = PatientConsole()

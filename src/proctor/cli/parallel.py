@@ -114,7 +114,9 @@ def _autotuned(settings: Settings) -> tuple[Settings, int]:
     advice = advise(settings)
     workers = settings.eval.batch_size or advice.best_unchanged.choice.workers
     flags = f"--num-shards={advice.shards} --eval.batch_size={workers}"
-    found = f"{count(advice.shards, 'shard')} with {count(workers, 'worker')} each"
+    found = (
+        f"{count(advice.shards, 'shard')} with {count(workers, 'worker')}{' each' if advice.shards > 1 else ''}"
+    )
     Console(stderr=True).print(Text(f"{found}; the same without measuring: {flags}"), soft_wrap=True)
     return replace(settings, eval=replace(settings.eval, batch_size=workers)), advice.shards
 

@@ -14,6 +14,7 @@ from proctor.benchmarks.processors import spec_behind
 from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
 from proctor.cli.command import Given, RunCommand
+from proctor.cli.unforeseen import say
 from proctor.config.help import section_tables
 from proctor.config.load import build_settings
 from proctor.config.registry import benchmark_path, load_object, policy_path
@@ -64,6 +65,8 @@ class ServeSettings:
 
 def _serve(given: Given[ServeSettings]) -> int:
     own, settings = given.own, build_settings(given.tree)
+    if settings.passed_over_note is not None:
+        say(settings.passed_over_note)
     if settings.policy.python is not None:
         python = settings.policy.python
         raise UsageError(f"--policy.python: run the server with it instead: {python} -m proctor serve ...")

@@ -114,9 +114,10 @@ def read_config(given: str, flags: Nested) -> Nested:
     """
     path = Path(given)
     if is_folder(given):
-        places = (path / TRAIN_CONFIG, path / PRETRAINED_MODEL / TRAIN_CONFIG)
-        path = next(filter(is_there, places), path)
-        if path == Path(given):
+        folder = path.expanduser()
+        places = (folder / TRAIN_CONFIG, folder / PRETRAINED_MODEL / TRAIN_CONFIG)
+        path = next(filter(is_there, places), folder)
+        if path == folder:
             raise UsageError(f"--config_path={clip(given, 300)}: there is no {TRAIN_CONFIG} in this folder.")
     tree = read_settings_file(path, f"--config_path={given}")
     return _of_training(tree, path, flags) if (_OF_TRAINING - _BOTH_HAVE) & tree.keys() else tree
@@ -221,7 +222,8 @@ def pass_over(tree: Nested, own: set[str]) -> None:
         words.append(f"seed=null: every run is seeded, this one with {Settings.seed}")
     for name in [name for name in tree if name in _OF_TRAINING - _BOTH_HAVE]:
         if _is_typed(tree[name]):
-            raise UsageError(f"--{name} is a flag of lerobot-train: an evaluation trains nothing. Leave it out.")
+            meant = f" Did you mean '--eval.{name}'?" if name in EvalConfig.__dataclass_fields__ else ""
+            raise UsageError(f"--{name} is a flag of lerobot-train: an evaluation trains nothing.{meant}")
         if name in _CHECKED and tree[name] is not None:
             _check(name, _CHECKED[name], tree[name], Path("settings"))
         words.append(f"{name}: for training only")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -119,6 +120,8 @@ def _check_seeds(settings: Settings) -> None:
 def make_env_config(type: str, **fields: Any) -> EnvSettings:
     """Return the settings of a benchmark, checked as its flags `--env.*` are.
 
+    A field of LeRobot's that has no effect here is a warning.
+
     >>> make_env_config("metaworld", task=["reach-v3", "push-v3"], obs_type="state").task
     'reach-v3,push-v3'
 
@@ -127,10 +130,13 @@ def make_env_config(type: str, **fields: Any) -> EnvSettings:
     """
     kind = _settings_of("env.type", type, benchmark_path)
     known = known_fields(kind)
-    for name in fields:
+    tree: Nested = {"env": {**fields, "type": type}}
+    pass_over(tree, known)
+    for words in tree.get(PASSED_OVER, ()):
+        warnings.warn(f"make_env_config: LeRobot's {words}", stacklevel=3)
+    for name in tree["env"]:
         if name not in known:
             raise UsageError(f"{type} has no setting '{name}'.{did_you_mean(name, known)}")
-    tree: Nested = {"env": {**fields, "type": type}}
     _join_tasks(tree)
     settings: EnvSettings = validated("env.", kind, tree["env"])
     return settings

@@ -19,8 +19,6 @@ from proctor.events import Watcher
 from proctor.parallel.shard import ShardEvent, ShardProcess, ShardRecipe, judge
 from proctor.store.schema import EpisodeRecord
 
-_BY_A_RULE = "a stopping rule over all shards was satisfied"
-
 LATE = 30.0
 """Seconds beyond `--eval.stop_grace` after which a shard that was asked to stop is killed."""
 
@@ -52,6 +50,8 @@ class Launcher:
         self._running: dict[str, ShardProcess] = {}
         self._steps_of_the_gone = 0
         self._error: ProctorError | None = None
+        self.cut_short: list[ShardRecipe] = []
+        """Shards that a rule over all of them has ended; all that they know themselves is a signal."""
         self._stop_deadline: float | None = None
         self._began, self._shown = time.monotonic(), 0.0
         self._selector = selectors.DefaultSelector()
@@ -127,7 +127,7 @@ class Launcher:
         if outcome != "done":
             self._note_records(shard, recipe.records())  # it may have stored more than it told
             if self._dispatch.stop is not None and not shard.complaint:
-                recipe.say_why_it_ended(_BY_A_RULE)  # all that it knows is the signal
+                self.cut_short.append(recipe)
         if outcome == "done" or (self._stop_deadline is not None and not shard.complaint):
             shard.drop_log()
         elif outcome == "hopeless" or self._stop_deadline is not None:

@@ -132,10 +132,14 @@ class _Parallel:
         workforce = Workforce(sum(min(setup.workers, len(shard.plan)) for shard in left), "shards")
         self._watcher.started(run_start(self._settings, self._target, before, workforce))
         dispatch = Dispatch(before, (), max_attempts=self._settings.eval.max_attempts, rules=self._rules)
+        launcher = Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts)
         try:
-            return Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts).run()
+            ending = launcher.run()
         finally:
             self._watcher.ended()
+        for shard in launcher.cut_short:
+            shard.say_why_it_ended("a stopping rule over all shards was satisfied")
+        return ending
 
     def _recipe(self, setup: ShardSetup, number: int) -> ShardRecipe:
         path, shard = self._target.path, Shard(number, setup.shards)

@@ -24,8 +24,11 @@ from proctor.errors import (
     StoreError,
     UsageError,
 )
+from proctor.eval_info import write_eval_info
 from proctor.machine.processes import describe_exit, is_stopped
 from proctor.plan import Plan
+from proctor.report.summary import write_run_report
+from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.run_directory import DATABASE, RunDirectory
 from proctor.store.schema import EpisodeRecord, RunningEpisode
@@ -57,9 +60,13 @@ class ShardRecipe:
 
     def say_why_it_ended(self, words: str) -> None:
         """Put other words in the place of those that its last session, which is over, had for its end."""
-        with contextlib.suppress(StoreError), EpisodeTable(self.run.path / DATABASE) as table:
-            if sessions := table.sessions():
-                table.end_session(len(sessions), sessions[-1].startup, words)
+        with contextlib.suppress(ProctorError):  # there is none yet, or it can no longer be written
+            with EpisodeTable(self.run.path / DATABASE) as table:
+                sessions = table.sessions()
+                table.end_session(len(sessions), sessions[-1].startup if sessions else 0.0, words)
+            if sessions and self.run.result.exists():
+                run = ScoredRun(self.run.path, self.plan)
+                write_run_report(Evaluation(run, write_eval_info(run)))
 
 
 class ShardProcess(ChildProcess):

@@ -33,6 +33,10 @@ NEW_ROLLOUT = "lerobot_new_rollout"
 """LeRobot's rollout resets with this option. An environment whose episode is over then stands still: that loop
 steps all of them until the last is done, and reads nothing of those that are."""
 
+_TURNS = threading.RLock()
+"""Simulators of one process are called one at a time, from whatever threads: some keep state that all of them
+share, as LIBERO does in NumPy's global generator."""
+
 Step = tuple[dict[str, Any], float, bool, bool, dict[str, Any]]
 
 
@@ -124,22 +128,23 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         self._last, self._over = None, True
         if simulator is not None:
             context, self._gl = self._gl, GlContext()
-            with context:
+            with _TURNS, context:
                 simulator.close()
 
     def _open(self) -> Simulator:
         if self._simulator is None:
-            choose_gl_here(self._benchmark, self._spec)
-            with self._calling("build"):
-                steps = self._benchmark.get_env_processors()
-                self._simulator = make_simulator(self._benchmark, self._task, steps)
+            with _TURNS:
+                choose_gl_here(self._benchmark, self._spec)
+                with self._calling("build"):
+                    steps = self._benchmark.get_env_processors()
+                    self._simulator = make_simulator(self._benchmark, self._task, steps)
         return self._simulator
 
     @contextlib.contextmanager
     def _calling(self, what: str) -> Iterator[None]:
         """Call the simulator in its GL context. One that raises is dropped: nobody knows what state it is in."""
         try:
-            with self._gl:
+            with _TURNS, self._gl:
                 yield
         except BaseException as error:
             with contextlib.suppress(Exception):
