@@ -77,6 +77,12 @@ def test_commands_that_are_not_there_get_the_nearest_one() -> None:
     assert run_cli("--version").stdout.startswith("proctor 0.")
 
 
+def test_two_commands_have_a_second_name() -> None:
+    for name in ("parallel", "autotune"):
+        assert run_cli(f"eval-{name}", "--help").stdout == run_cli(name, "--help").stdout
+    assert "Did you mean 'eval-parallel'?" in run_cli("eval-paralel").stderr
+
+
 def test_the_result_is_a_table_with_intervals_and_the_path_of_the_file(tmp_path: Path) -> None:
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", display="plain")))
     assert done.returncode == 0, done.stderr

@@ -6,11 +6,15 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+from proctor.config.lerobot_fields import ENVS, EVALUATION
 from proctor.config.load import settings_from_flags
+from proctor.config.plain_values import to_plain
 from proctor.config.registry import BENCHMARKS
 from proctor.errors import UsageError
 
+EVAL_FIELDS = ("n_episodes", "batch_size", "use_async_envs", "recording", "recording_repo_id", "recording_private")
 LIST = Path(__file__).with_name("lerobot_commands.txt")
 LOCAL = ("pi05_libero_finetuned",)
 """Checkpoints that a command takes from the current directory."""
@@ -45,14 +49,29 @@ def test_there_are_as_many_commands_as_lerobot_has() -> None:
 def test_a_command_of_lerobots_is_understood(flags: list[str]) -> None:
     settings = settings_from_flags(flags)
     given = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
-    assert settings.env.type == given["env.type"]
-    assert settings.policy.type == "lerobot"
-    if "eval.n_episodes" in given:
-        assert settings.eval.n_episodes == int(given["eval.n_episodes"])
-    if "env.task" in given:
-        assert settings.env.task == given["env.task"]
     told = {words.partition(":")[0] for words in settings.passed_over}
     assert told == {name for name in given if name in ("env.fps", "env.render_mode")}
+    plain = to_plain(settings)
+    of_network = plain["policy"].pop("overrides")
+    for name, text in given.items():
+        section, dot, field = name.partition(".")
+        found = plain[section].get(field, of_network.get(field, "nothing")) if dot else plain[section]
+        if name == "policy.type":
+            found = of_network["type"]
+        elif name == "policy.path" and Path(text).exists():
+            text = str(Path(text).absolute())
+        elif name == "output_dir":
+            text = str(Path(text))
+        assert name in told or found == text or found == yaml.safe_load(text), name
+    assert settings.policy.type == "lerobot"
+
+
+def test_the_page_for_those_who_come_from_lerobot_names_every_flag() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming-from-lerobot.md").read_text()
+    top = EVALUATION - {"env", "eval", "policy"}
+    names = {*top, *(f"env.{name}" for fields in ENVS.values() for name in fields)}
+    names |= {f"eval.{name}" for name in EVAL_FIELDS} | {"policy.path", "policy.type", "config_path"}
+    assert sorted(name for name in names if f"`--{name}" not in page) == []
 
 
 @pytest.mark.parametrize("flags", OTHERS, ids=lambda flags: " ".join(flags)[:60])

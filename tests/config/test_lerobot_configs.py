@@ -217,6 +217,17 @@ def test_an_evaluation_config_of_lerobots_is_read(tmp_path: Path) -> None:
         assert words in note
 
 
+def test_a_type_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "odd.yaml"
+    for kind in ([1], {"a": 1}, 5):
+        file.write_text(
+            yaml.safe_dump({"policy": {"type": kind}, "env": {"type": "metaworld", "task": "reach-v3"}})
+        )
+        assert "--policy.type" in refusal(f"--config_path={file}")
+        file.write_text(yaml.safe_dump({"policy": {"type": "zero"}, "env": {"type": kind, "fps": 80}}))
+        assert "--env.type" in refusal(f"--config_path={file}")
+
+
 def test_a_network_with_pretrained_weights_is_its_checkpoint() -> None:
     tree = {
         "env": {"type": "pusht"},

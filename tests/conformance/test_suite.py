@@ -66,13 +66,13 @@ BROKEN = {
     "IgnoresItsSeed": ["two processes"],
     "RemembersTheLastEpisode": ["reused simulator"],
     "ShowsAnOldPicture": ["looks"],
-    "GivesFloat32": ["observations"],
-    "GivesItsBuffer": ["arrays"],
     "StumblesAfterSuccess": ["after success"],
     "LeaksAFile": ["close"],
-    "OnlySaysThatItClips": ["clipped actions"],
 }
 ALSO_BROKEN = {
+    "GivesFloat32": ["observations"],
+    "GivesItsBuffer": ["arrays"],
+    "OnlySaysThatItClips": ["clipped actions"],
     "SharesAGenerator": ["reused simulator", "new simulator"],
     "DrawingMovesTheWorld": ["looks"],
     "GivesAnotherShape": ["observations"],
@@ -222,6 +222,7 @@ def test_the_simulators_own_interpreter_plays(tmp_path: Path) -> None:
     assert any("proctor.benchmarks.facts" in line for line in started)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("task", ["CartPole-v1", "Pendulum-v1"])
 def test_gymnasiums_classics_pass(task: str) -> None:
     results = proctor.check_benchmark("gym", env={"task": task}, steps=8)

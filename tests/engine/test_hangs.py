@@ -268,7 +268,7 @@ def test_a_second_ctrl_c_ends_what_hangs_while_it_is_loaded(tmp_path: Path) -> N
 def test_whoever_is_frozen_with_all_the_others_is_not_late(
     tmp_path: Path, reference: Digests, freed: list[psutil.Process]
 ) -> None:
-    limits = {"step": 2.0, "act": 2.0, "respond": 2.0, "reset": 2.0}
+    limits = dict.fromkeys(("step", "act", "respond", "reset"), 4.0)
     tree = tiny_tree(tmp_path / "run", task="a,b", n_episodes=2, limits=limits, env={"delay": 0.1})
     process = start_cli("eval", *flags(tree))
     wait_until(lambda: stored(tmp_path / "run") > 0)
@@ -276,7 +276,7 @@ def test_whoever_is_frozen_with_all_the_others_is_not_late(
     freed += family
     for one in family:
         one.suspend()
-    time.sleep(4.0)  # longer than any limit: this is what is tested
+    time.sleep(5.0)  # longer than any limit: this is what is tested
     family[0].resume()  # the watchdog wakes up first, and sees everybody where they were
     time.sleep(0.5)
     for one in family[1:]:

@@ -112,7 +112,7 @@ def test_a_killed_coordinator_takes_its_children_along_even_hung_ones_and_resume
     assert len(family) >= 3  # two workers and a host
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert digests(run_tiny(tmp_path / "run")) == reference
 

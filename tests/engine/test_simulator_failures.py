@@ -14,6 +14,7 @@ from proctor.errors import RunError
 from proctor.store.episodes import EpisodeTable
 
 LIMITS = {"step": 3.0, "reset": 3.0, "build": 3.0, "draw": 3.0}
+"""Only of runs in which something hangs: a busy machine may take as long."""
 
 DEEDS = {
     "step.raise": "step raised RuntimeError: the simulator fell over",
@@ -28,11 +29,15 @@ DEEDS = {
 }
 
 
+def limits_for(deed: str) -> dict[str, float]:
+    return LIMITS if deed.endswith("hang") else {}
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_goes_wrong_once_costs_no_episode(tmp_path: Path, reference: Digests, deed: str) -> None:
     step = "0" if deed.startswith(("reset", "observe")) else "1"
-    evaluation = run_tiny(tmp_path / "run", env={"mischief": f"{deed}!:b:2:{step}"}, limits=LIMITS)
+    evaluation = run_tiny(tmp_path / "run", env={"mischief": f"{deed}!:b:2:{step}"}, limits=limits_for(deed))
     assert digests(evaluation) == reference
     assert {record.key: record.attempts for record in evaluation.records if record.attempts > 1} == {
         ("b", 0, 2): 2
@@ -47,7 +52,7 @@ def test_what_goes_wrong_once_costs_no_episode(tmp_path: Path, reference: Digest
 def test_a_simulator_that_cannot_be_built_at_first_costs_no_episode(
     tmp_path: Path, reference: Digests, deed: str
 ) -> None:
-    evaluation = run_tiny(tmp_path / "run", env={"mischief": f"{deed}!:c:*:*"}, limits=LIMITS)
+    evaluation = run_tiny(tmp_path / "run", env={"mischief": f"{deed}!:c:*:*"}, limits=limits_for(deed))
     assert digests(evaluation) == reference
 
 

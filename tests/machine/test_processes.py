@@ -56,7 +56,7 @@ def test_one_that_takes_too_long_is_ended_and_what_it_said_is_kept(tmp_path: Pat
         f"child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(3600)']);"
         f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid)); time.sleep(3600)"
     )
-    answer = ask_program([*PYTHON, script], seconds=1)
+    answer = ask_program([*PYTHON, script], seconds=3)  # time enough to start both, on a busy machine too
     assert answer.late
     assert answer.output == "first\n"
     assert answer.code == -signal.SIGKILL

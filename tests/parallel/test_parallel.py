@@ -117,7 +117,7 @@ def test_a_shard_killed_in_mid_run_goes_on_and_costs_no_episode(tmp_path: Path, 
     assert "shard_1_of_3 was killed by SIGKILL (out of memory, or by hand): starting it again" in out
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [False, True], ids=["mid_run", "before_its_first_line"])
 def test_a_stopped_shard_is_noticed_and_goes_on(tmp_path: Path, reference: Digests, early: bool) -> None:
     limits = {"respond": 1.0}
@@ -206,6 +206,7 @@ def test_a_stop_signal_keeps_what_finished_and_the_same_command_goes_on(
     assert digests(tmp_path / "run") == reference
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_is_immediate_even_if_a_worker_hangs(tmp_path: Path) -> None:
     hung = {"batch_size": 1, "stop_grace": 3600}
     tree = parallel(tmp_path / "run", env={"mischief": "step.hang:c:*:1"}, eval=hung, display="plain")
@@ -248,6 +249,7 @@ def test_a_stop_before_the_first_episode_leaves_nothing_behind(tmp_path: Path) -
     assert not list((tmp_path / "run").glob("shard_*"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_while_the_shards_start_is_a_stop(tmp_path: Path, number: signal.Signals) -> None:
     run, loading = tmp_path / "run", tmp_path / "loading"
@@ -278,6 +280,7 @@ def test_a_shard_that_had_no_time_to_begin_is_left_out_of_the_merge(tmp_path: Pa
     assert "reproducible" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
     tmp_path: Path, reference: Digests
 ) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree
+from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree, wait_until
 from proctor.errors import PolicyHostError, UsageError
 from proctor.events import Watcher
 from servers import Served, served, start_server, stop_server
@@ -128,8 +127,7 @@ def test_64_episodes_share_one_server_and_leave_no_connection(tmp_path: Path) ->
             eval={"batch_size": 8},
             watcher=watcher,
         )
-        while connections(server.process.pid):
-            time.sleep(0.05)
+        wait_until(lambda: not connections(server.process.pid))
     assert evaluation.error is None
     assert len(evaluation.records) == 64
     assert digests(evaluation) == digests(local)

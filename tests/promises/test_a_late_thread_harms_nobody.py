@@ -53,7 +53,7 @@ def run_script(script: str, *arguments: str) -> str:
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2] / 'src'}:{SUPPORT}"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -127,7 +127,7 @@ def test_a_crash_is_told_as_one_where_sigchld_was_ignored_from_the_start(tmp_pat
     # As `trap '' CHLD` in a shell does.
     command = [sys.executable, "-m", "proctor", "eval", *flags]
     script = "import os, sys; from signal import *; signal(SIGCHLD, SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     with EpisodeTable(scene.run / "run.sqlite", read_only=True) as table:
         (attempt,) = table.attempts()

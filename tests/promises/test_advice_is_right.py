@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import crossed
 from harness import SUPPORT, flags, run_cli, run_tiny, start_cli, tiny_tree, without_rights
 from proctor.cli.main import run
 from proctor.store.episodes import EpisodeTable
@@ -32,25 +33,16 @@ def evaluate(capsys: pytest.CaptureFixture[str], folder: Path, *more: str, **tre
     return status, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("placement", ["central", "worker"])
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (
-            "nothing",
-            "returned None instead of an action. Is a return missing? (task a, episode 0, step 0)",
-        ),
-        ("Full", "returned None instead of Actions. Is a return missing? (task a, episode 0, step 0)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "placement"), crossed(["nothing", "Full"], ["central", "worker"]))
 def test_a_policy_that_returns_nothing_is_told_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str, placement: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, placement: str
 ) -> None:
+    wanted = "an action" if name == "nothing" else "Actions"
     (tmp_path / "mine.py").write_text(MINE)
     policy = {"path": f"{tmp_path}/mine.py:{name}", "placement": placement}
     status, told = evaluate(capsys, tmp_path, policy=policy)
     assert status == 1
-    assert words in told
+    assert f"returned None instead of {wanted}. Is a return missing? (task a, episode 0, step 0)" in told
 
 
 def test_logs_that_are_a_file_are_no_lack_of_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

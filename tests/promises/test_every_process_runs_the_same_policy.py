@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cases import crossed
 from harness import descendants, role, wait_until
 from outside import Scene, assert_one_line, digests, edit, ended, finish, kill, one_of
 
@@ -102,9 +103,7 @@ class Late:
 """
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("placement", ["central", "worker"])
-@pytest.mark.parametrize("name", ["late_gain.py", "weights.txt"])
+@pytest.mark.parametrize(("name", "placement"), crossed(["late_gain.py", "weights.txt"], ["central", "worker"]))
 def test_what_a_policy_reads_only_at_its_first_question_is_proved_then(
     tmp_path: Path, placement: str, name: str
 ) -> None:

@@ -71,7 +71,7 @@ def test_a_stop_signal_does_not_wait_for_the_trial_of_a_gl(
     process, probe = start_probing(probing)
     process.send_signal(number)
     try:
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

@@ -25,7 +25,7 @@ def looks_and_ends(found: Viewer, name: str, *, readable: bool) -> None:
     assert (found.get(f"/run/{name}/")[0] == 200) == readable or b"unreadable" in body
     assert found.get("/live/good/")[0] == 200
     found.process.send_signal(signal.SIGINT)
-    out, err = found.process.communicate(timeout=30)
+    out, err = found.process.communicate(timeout=120)
     assert found.process.returncode == 130
     assert (out, err) == ("", "")
 
@@ -35,7 +35,7 @@ def looks_and_ends(found: Viewer, name: str, *, readable: bool) -> None:
 def test_a_bad_run_is_one_line_in_the_list_and_the_others_are_shown(tmp_path: Path, what: str) -> None:
     make_run(tmp_path / "good", {"a": [True]})
     make_hostile(tmp_path / "bad", {**UNREADABLE, **HARMLESS_TO_READ}[what])
-    with viewer(str(tmp_path), patience=20) as found:
+    with viewer(str(tmp_path), patience=120) as found:
         looks_and_ends(found, "bad", readable=what in HARMLESS_TO_READ)
 
 
@@ -44,7 +44,7 @@ def test_many_bad_runs_at_once_are_no_worse(tmp_path: Path) -> None:
     make_run(tmp_path / "good", {"a": [True]})
     for number, make in enumerate([*UNREADABLE.values(), *HARMLESS_TO_READ.values()]):
         make_hostile(tmp_path / f"bad-{number}", make)
-    with viewer(str(tmp_path), patience=60) as found:
+    with viewer(str(tmp_path), patience=120) as found:
         looks_and_ends(found, "bad-0", readable=False)
 
 
@@ -52,7 +52,7 @@ def refused(*arguments: str) -> None:
     """Run a command that must end by itself, soon, with one short message."""
     process = start_cli(*arguments)
     try:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.communicate()
@@ -62,8 +62,12 @@ def refused(*arguments: str) -> None:
     assert err.startswith("proctor: ")
 
 
+# Each command works on the endless one for as long as it works on any, so that comes last.
+COMMON = [name for name in UNREADABLE if not any(word in name for word in ("deep", "huge JSON", "endless"))]
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("what", [name for name in UNREADABLE if name not in ("deep JSON", "huge JSON")])
+@pytest.mark.parametrize("what", [*COMMON, "table that is an endless view"])
 def test_no_command_waits_for_or_chokes_on_a_bad_run(tmp_path: Path, what: str) -> None:
     good = make_run(tmp_path / "good", {"a": [True, False]})
     bad = make_hostile(tmp_path / "bad", UNREADABLE[what])

@@ -43,6 +43,7 @@ def refused(*arguments: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("what", TEXTS)
 def test_a_file_of_settings_is_refused_in_a_line(tmp_path: Path, what: str) -> None:
     file = tmp_path / "settings.yaml"
@@ -62,6 +63,7 @@ FLAG_BOMB = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flag", ["rename_map", "env.kwargs", "env.kwargs.x", "policy.kwargs"])
 def test_a_flag_is_refused_in_a_line(flag: str) -> None:
     kind = ["--env.type=gym", "--env.task=CartPole-v1", "--policy.path=x.py:Y"]

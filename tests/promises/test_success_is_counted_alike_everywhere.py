@@ -138,23 +138,24 @@ def odd(tmp_path: Path, **kwargs: str) -> tuple[int, dict[str, Any]]:
         "eval", "--env.type=gym", "--env.task=Odd-v0", "--env.package=odd_env", "--env.success_key=is_success",
         f"--env.kwargs={json.dumps(kwargs)}", "--policy.type=zero", "--eval.n_episodes=2",
         "--eval.max_attempts=1", "--eval.batch_size=1", "--display=none", f"--output_dir={tmp_path / 'run'}",
-        extra_env={"PYTHONPATH": str(tmp_path)},
+        extra_env={"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
     return done.returncode, json.loads((tmp_path / "run" / "eval_info.json").read_text())
 
 
-@pytest.mark.parametrize("flag", ["1", "1.0", "np.array([1.0])", "np.float32(1)"])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("flag", ["np.array([1.0])", "1", "1.0", "np.float32(1)"])
 def test_a_flag_may_be_a_number_that_is_0_or_1(tmp_path: Path, flag: str) -> None:
     status, told = odd(tmp_path, flag=flag)
     assert (status, told["overall"]["pc_success"]) == (0, 100.0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "strange",
     [
-        {"flag": "float('nan')"}, {"flag": "0.5"}, {"flag": "'False'"}, {"flag": "[False, True]"},
-        {"terminated": "float('nan')"}, {"reward": "float('nan')"}, {"reward": "float('inf')"},
+        {"flag": "float('nan')"}, {"terminated": "float('nan')"}, {"reward": "float('nan')"},
+        {"flag": "0.5"}, {"flag": "'False'"}, {"flag": "[False, True]"}, {"reward": "float('inf')"},
     ],
 )  # fmt: skip
 def test_what_is_neither_true_nor_false_nor_a_number_is_the_simulators_error(

@@ -14,10 +14,10 @@ from harness import run_cli
 from outside import Scene, digests, edit, result
 
 WAYS = {
-    "one worker": ["--eval.batch_size=1"],
     "five workers": ["--eval.batch_size=5"],
     "in the workers": ["--policy.placement=worker", "--eval.batch_size=3"],
     "no processes": ["--eval.use_async_envs=false"],
+    "one worker": ["--eval.batch_size=1"],
     "videos": ["--eval.max_episodes_rendered=2"],
     "recorded": ["--eval.recording=true"],
     "fresh workers": ["--eval.recycle_after=1"],
@@ -36,7 +36,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_to_run_changes_nothing(tmp_path: Path, expected: dict[tuple[str, int], str], way: str) -> None:
     scene = Scene(tmp_path / "scene")
@@ -45,6 +45,7 @@ def test_a_way_to_run_changes_nothing(tmp_path: Path, expected: dict[tuple[str, 
     assert digests(scene.run) == expected
 
 
+@pytest.mark.slow  # tests/engine/test_merging.py has it, and tests/reference
 def test_shards_and_their_merge_are_the_one_run(tmp_path: Path, expected: dict[tuple[str, int], str]) -> None:
     scene = Scene(tmp_path / "scene")
     for number in (2, 0, 1):
@@ -56,6 +57,7 @@ def test_shards_and_their_merge_are_the_one_run(tmp_path: Path, expected: dict[t
     assert result(scene.run)["run"]["complete"]
 
 
+@pytest.mark.slow  # tests/engine/test_determinism.py has it, and tests/reference
 def test_more_episodes_later_are_those_of_a_longer_run(
     tmp_path: Path, expected: dict[tuple[str, int], str]
 ) -> None:
@@ -65,6 +67,7 @@ def test_more_episodes_later_are_those_of_a_longer_run(
     assert digests(scene.run) == expected
 
 
+@pytest.mark.slow  # tests/engine/test_determinism.py has it
 def test_another_seed_is_another_run(tmp_path: Path, expected: dict[tuple[str, int], str]) -> None:
     scene = Scene(tmp_path / "scene")
     assert scene.eval("--seed=7").returncode == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from harness import SUPPORT, THOUGHTFUL, run_cli, start_cli
+from harness import SUPPORT, THOUGHTFUL, run_cli, start_cli, wait_until
 from proctor.cli.main import run
 from proctor.engine.process import STEADY
 from proctor.policies.protocol import PolicySpec
@@ -185,8 +184,7 @@ def test_when_the_queue_is_full_one_more_is_refused_and_the_others_are_answered(
         talking_to(server) as third,
     ):
         first.send(pack({}))
-        while not entered.exists():
-            time.sleep(0.01)
+        wait_until(entered.exists)
         # Of these two, one waits and one is too many; which one is which is the network's business.
         second.send(pack({}))
         third.send(pack({}))
@@ -222,8 +220,7 @@ def test_a_policy_that_hangs_does_not_keep_ctrl_c_waiting(tmp_path: Path) -> Non
     server = start_server(f"{POLICIES}:Gated", kwargs={"entered": str(entered), "gate": str(tmp_path / "never")})
     with talking_to(server) as connection:
         connection.send(pack({}))
-        while not entered.exists():
-            time.sleep(0.01)
+        wait_until(entered.exists)
         status, err = stop_server(server, signal.SIGINT)
     assert status == 130
     assert "Traceback" not in err
@@ -237,7 +234,7 @@ def test_it_starts_over_with_one_thread_and_says_what_it_serves() -> None:
     line = process.stdout.readline()
     environment = Path(f"/proc/{process.pid}/environ").read_text()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert line.startswith(f"serving {THOUGHTFUL} for tiny at ws://127.0.0.1:")
     assert "OMP_NUM_THREADS=1" in environment.split("\0")
 
@@ -274,7 +271,8 @@ def test_a_mistake_gets_one_line_and_status_2(
 ) -> None:
     for name, value in STEADY.items():
         monkeypatch.setenv(name, value)  # else it would start this process over
-    assert run(["serve", f"--policy.path={THOUGHTFUL}", TINY, *arguments]) == 2
+    policy = [] if arguments[0].startswith("--policy.path") else [f"--policy.path={THOUGHTFUL}"]
+    assert run(["serve", *policy, TINY, *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told
     assert len(told.strip().splitlines()) == 1

@@ -74,10 +74,18 @@ class Scene:
     def moved(self, name: str) -> Scene:
         """Return the same files, run and all, in another folder."""
         shutil.move(self.folder, self.folder.parent / name)
+        return self._in(self.folder.parent / name)
+
+    def copied(self, folder: Path) -> Scene:
+        """Return copies of all files."""
+        shutil.copytree(self.folder, folder)
+        return self._in(folder)
+
+    @staticmethod
+    def _in(folder: Path) -> Scene:
         other = object.__new__(Scene)
-        other.folder = self.folder.parent / name
-        other.policy, other.benchmark = other.folder / "policy.py", other.folder / "bench.py"
-        other.run = other.folder / "run"
+        other.folder, other.run = folder, folder / "run"
+        other.policy, other.benchmark = folder / "policy.py", folder / "bench.py"
         return other
 
 

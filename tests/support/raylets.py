@@ -47,7 +47,7 @@ class Raylets:
         assert self._process.stdout is not None
         family = [self._cluster, *self._cluster.children(recursive=True)]
         self._process.stdin.close()
-        _, alive = psutil.wait_procs(family, timeout=15)
+        _, alive = psutil.wait_procs(family, timeout=60)
         self._process.stdout.close()
         for process in alive:  # some versions of Ray take their time
             process.kill()

@@ -46,7 +46,7 @@ def start_server(
     assert process.stdout is not None
     line = process.stdout.readline()
     if "serving" not in line:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
         raise AssertionError(f"no server: {line}{out}{err}")
     return Served(next(word for word in line.split() if word.startswith("ws://")), process)
 
@@ -54,7 +54,7 @@ def start_server(
 def stop_server(served: Served, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
     """End a server; returns its exit status and what it wrote to stderr."""
     served.process.send_signal(number)
-    _, err = served.process.communicate(timeout=30)
+    _, err = served.process.communicate(timeout=120)
     return served.process.returncode, err
 
 

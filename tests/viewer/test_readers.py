@@ -48,7 +48,7 @@ def test_a_run_that_is_never_read_to_its_end_keeps_neither_the_list_nor_ctrl_c_w
         waiting = HTTPConnection("127.0.0.1", port, timeout=60)
         waiting.request("GET", "/run/stuck/")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
         waiting.close()
     finally:
         process.kill()

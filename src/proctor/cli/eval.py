@@ -48,7 +48,8 @@ usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [fl
   proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3,push-v3
   proctor eval --resume=outputs/eval/2026-01-31/12-00-00_metaworld_expert
 
-Flags may be written --a.b=c, --a.b c or a.b=c. --config_path=FILE reads them from YAML.
+Flags may be written --a.b=c, --a.b c or a.b=c. --config_path=FILE reads them from YAML,
+or from a config of LeRobot's, or of the checkpoint in a folder.
 Running the same command again with the same --output_dir finishes what is missing."""
 
 

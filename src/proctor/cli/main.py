@@ -43,8 +43,8 @@ usage: proctor COMMAND [flags]
 
 {commands}
 
-proctor COMMAND --help tells more; proctor --version tells the version. eval-parallel and eval-autotune are other
-names of parallel and autotune."""
+proctor COMMAND --help tells more; proctor --version tells the version.
+eval-parallel and eval-autotune are other names of parallel and autotune."""
 
 _LEAST_FILES = 64
 

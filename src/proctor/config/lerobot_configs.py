@@ -48,7 +48,7 @@ def _video_backend() -> str:
     return "torchcodec" if importlib.util.find_spec("torchcodec") else "pyav"
 
 
-@dataclass(kw_only=True)
+@dataclass
 class DatasetConfig:
     """The dataset of a training run, as LeRobot describes it. An evaluation reads none; its values are checked."""
 
@@ -86,7 +86,7 @@ class DatasetConfig:
             raise ValueError(f"episodes are named once each, and these more often: {twice}")
 
 
-@dataclass(kw_only=True)
+@dataclass
 class PeftConfig:
     """How a training run adapted a policy, as LeRobot describes it. A checkpoint brings its own adapter along."""
 
@@ -140,7 +140,7 @@ def _of_training(tree: Nested, path: Path, flags: Nested) -> Nested:
         env = found["env"] = dict(tree["env"])
         for name in IGNORED.get(str(env.get("type")), ()):
             if name in env:
-                words.append(f"env.{name}={clip(env.pop(name), 40)}: LeRobot's simulator does not follow it")
+                words.append(f"env.{name}={clip(env.pop(name), 40)}: ignored, as by LeRobot's own simulator")
     return {**found, PASSED_OVER: words}
 
 
@@ -162,7 +162,7 @@ def _policy_of_training(section: Any, path: Path, flags: Any) -> tuple[Nested, s
     if isinstance(flags, Mapping) and {"path", "type"} & flags.keys():
         return {}, "the one on the command line"
     if any(is_there(folder / name) for name in _WEIGHTS) and is_there(folder / _CHECKPOINT_CONFIG):
-        return {"path": str(folder), **_differences(section, folder)}, f"the checkpoint beside it, {folder}"
+        return {"path": str(folder), **_differences(section, folder)}, f"as in the checkpoint beside it, {folder}"
     kind = section.get("type") if isinstance(section, Mapping) else None
     raise UsageError(
         f"{path} describes the training of a policy{f' ({clip(kind)})' if kind else ''}, and no weights lie "
@@ -184,7 +184,7 @@ def _differences(section: Any, checkpoint: Path) -> Nested:
 
 def policy_of_lerobot(policy: Nested) -> Nested:
     """Return a policy that is given by LeRobot's name for its network, as the checkpoint that it is."""
-    kind = policy.get("type")
+    kind = str(policy.get("type"))
     if kind not in POLICIES:
         return policy
     if policy.get("path"):
@@ -194,7 +194,7 @@ def policy_of_lerobot(policy: Nested) -> Nested:
     rest = {name: value for name, value in policy.items() if name not in ("type", "pretrained_path")}
     weights = policy.get("pretrained_path")
     if weights is None:
-        return {**rest, "type": "lerobot", "overrides": {"type": str(kind)}}
+        return {**rest, "type": "lerobot", "overrides": {"type": kind}}
     folder = Path(str(weights)).expanduser()
     return {**(_differences(rest, folder) if is_folder(folder) else rest), "type": "lerobot", "path": str(weights)}
 

@@ -65,6 +65,8 @@ class HostHandle:
             self.child = ChannelChild("host", boot, descriptors, log=recipe.log, env={}, python=recipe.python)
         except BaseException:
             self._free()
+            if bell is None:
+                self.bell.close()
             raise
         finally:
             os.close(memory)

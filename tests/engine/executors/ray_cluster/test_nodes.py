@@ -132,7 +132,7 @@ def test_a_killed_driver_takes_everything_on_the_nodes_along_and_the_same_comman
     assert len(family) >= 4
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert run_cli("eval", *arguments).returncode == 0
     assert digests(tmp_path / "run") == reference
@@ -226,7 +226,7 @@ def test_a_lost_node_costs_only_its_episodes_in_flight_and_a_late_one_gets_work(
     assert engine_roles(victim) == ["host", "worker"]
     raylets.remove(victim)
     lost = read_until(process, "is lost")
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert "with 1 episode to be run elsewhere" in lost
     late = raylets.add()
