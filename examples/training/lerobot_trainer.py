@@ -3,9 +3,9 @@
     python examples/training/lerobot_trainer.py --policy.type=act --policy.push_to_hub=false \
         --dataset.repo_id=lerobot/metaworld_mt50 --env.type=metaworld --env.task=reach-v3 --env_eval_freq=1000
 
-The trainer calls two functions at an evaluation: one makes environments, the other plays episodes in them. Both are
-replaced here. The policy is evaluated with the weights it has at that step, in processes of its own: training is not
-disturbed, and the same checkpoint gives the same episodes through `proctor eval`.
+The trainer calls two functions at an evaluation: one makes environments, the other plays episodes in them. Both
+are replaced here. The policy is evaluated with the weights it has at that step, in processes of its own: training
+is not disturbed, and the same checkpoint gives the same episodes through `proctor eval`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
 STATE = "observation.state"
 
 
-class Net(torch.nn.Module):
+class Net(torch.nn.Module):  # type: ignore[misc]
     """Acts otherwise in training mode, and has a part that is never trained."""
 
     def __init__(self) -> None:
@@ -31,7 +31,9 @@ class Net(torch.nn.Module):
 @pytest.fixture
 def net() -> Net:
     torch.manual_seed(0)
-    return Net().train()
+    made = Net()
+    made.train()
+    return made
 
 
 def evaluate(policy: Any, directory: Path, **changes: Any) -> proctor.EvalResult:
@@ -68,7 +70,7 @@ def test_other_weights_are_another_policy(net: Net, tmp_path: Path) -> None:
 
 
 def test_inputs_are_made_by_a_function_and_chunks_are_cut(tmp_path: Path) -> None:
-    class Chunks(torch.nn.Module):
+    class Chunks(torch.nn.Module):  # type: ignore[misc]
         def forward(self, first: torch.Tensor, rest: dict[str, torch.Tensor]) -> torch.Tensor:
             move = torch.cat([first, rest["second"]], dim=1)
             return move[:, None].repeat(1, 5, 1)

@@ -26,7 +26,8 @@ def test_lerobots_trainer_evaluates_its_live_policy(tmp_path: Path) -> None:
              "n_encoder_layers": 1, "n_vae_encoder_layers": 1, "latent_dim": 8}  # fmt: skip
     flags = [
         "--policy.type=act", "--policy.push_to_hub=false", "--policy.device=cpu",
-        "--policy.pretrained_backbone_weights=null", *(f"--policy.{name}={value}" for name, value in small.items()),
+        "--policy.pretrained_backbone_weights=null",
+        *(f"--policy.{name}={value}" for name, value in small.items()),
         "--dataset.repo_id=proctor/expert", f"--dataset.root={demonstrations.path / 'dataset'}",
         "--env.type=metaworld", "--env.task=reach-v3", "--env.episode_length=12", "--eval.n_episodes=1",
         "--steps=4", "--env_eval_freq=2", "--save_freq=2", "--batch_size=2", "--num_workers=0",
