@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
-  benchmark-lerobot benchmark-libero check venv format clean
+  benchmark-lerobot benchmark-evaluator benchmark-libero check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -73,6 +73,10 @@ test-browser:  ## pages in a real browser; PROCTOR_SCREENSHOTS=DIR keeps what wa
 benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \
 	scripts/ensure-gl $$lerobot && $$lerobot benchmarks/against_lerobot.py
+
+benchmark-evaluator:  ## the second evaluation of a live policy against the first, with processes kept warm
+	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src HF_HUB_OFFLINE=1 && \
+	scripts/ensure-gl $$lerobot && $$lerobot benchmarks/evaluator.py
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

@@ -7,6 +7,7 @@ ones; their rate alone would flatter.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -36,6 +37,8 @@ _PLAIN_SECONDS = 5.0
 def make_display(console: PatientConsole, settings: Settings) -> Watcher:
     """Return the watcher that `--display` asks for."""
     kind = settings.display
+    if kind == "auto" and (notebook := _notebook()) is not None and settings.eval.use_async_envs:
+        return NotebookDisplay(notebook)
     if kind == "auto":
         # A display that redraws itself and a debugger's prompt do not go together.
         kind = "live" if console.is_terminal and settings.eval.use_async_envs else "plain"
@@ -44,6 +47,13 @@ def make_display(console: PatientConsole, settings: Settings) -> Watcher:
     if kind == "json":
         return JsonDisplay(console)
     return LiveDisplay(console) if kind == "live" else PlainDisplay(console)
+
+
+def _notebook() -> Any:
+    """Return what IPython shows things with, if this is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return ipython.display if shell is not None and hasattr(shell, "kernel") else None  # type: ignore[union-attr]
 
 
 def describe_start(start: RunStart) -> str:
@@ -109,6 +119,33 @@ class PlainDisplay(Watcher):
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class NotebookDisplay(Watcher):
+    """One line under a notebook's cell, which changes while the run goes on; notes stay above it."""
+
+    def __init__(self, ipython: Any) -> None:
+        self._ipython = ipython
+        self._line: Any = None
+        self._opening = ""
+
+    def started(self, start: RunStart) -> None:
+        """Show the opening line."""
+        self._opening = describe_start(start)
+        self._line = self._ipython.display(_as_text(self._opening), raw=True, display_id=True)
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the run is, in the same line."""
+        if self._line is not None:
+            self._line.update(_as_text(f"{self._opening}: {describe_progress(progress)}"), raw=True)
+
+    def note(self, message: str) -> None:
+        """Show a note."""
+        self._ipython.display(_as_text(message), raw=True)
+
+
+def _as_text(line: str) -> dict[str, str]:
+    return {"text/plain": printable(line).plain}
 
 
 class LiveDisplay(Watcher):

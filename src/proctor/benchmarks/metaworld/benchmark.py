@@ -109,10 +109,10 @@ class MetaWorld(Benchmark):
 
     def check_installed(self) -> None:
         """Say how to get Meta-World if it is not there, or what it cannot live with if that is."""
-        from importlib import metadata
+        from proctor.machine.versions import installed_versions
 
         require("--env.type=metaworld", "metaworld", "metaworld", "mujoco", "gymnasium", "packaging")
-        if metadata.version("gymnasium") == _REFUSES:
+        if installed_versions(["gymnasium"])["gymnasium"] == _REFUSES:
             raise UsageError(
                 f"--env.type=metaworld: gymnasium {_REFUSES} refuses Meta-World's environments (AssertionError: "
                 "['human', 'rgb_array', 'depth_array']), and no other version does. Run: pip install -U gymnasium"

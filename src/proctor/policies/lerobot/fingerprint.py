@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,13 +103,17 @@ class Contents:
             file.is_relative_to(place) or Path(os.path.realpath(file)).is_relative_to(place) for place in known
         )
 
+    @cached_property
+    def _snapshots_read(self) -> dict[str, Path]:
+        """What was read in the hub's cache, by the folder of its repository; the first of several by name."""
+        found = (_snapshot_around(file) for file in sorted(self._read, reverse=True))
+        return {snapshot.parent.parent.name: snapshot for snapshot in found if snapshot is not None}
+
     def _snapshot(self, repository: str) -> Path | None:
         """Return where the hub's cache holds a repository, if this is one."""
         folder = f"models--{repository.replace('/', '--')}"
-        for file in sorted(self._read):
-            snapshot = _snapshot_around(file)
-            if snapshot is not None and snapshot.parent.parent.name == folder:
-                return snapshot
+        if folder in self._snapshots_read:
+            return self._snapshots_read[folder]
         from huggingface_hub import constants
 
         cached = Path(constants.HF_HUB_CACHE) / folder

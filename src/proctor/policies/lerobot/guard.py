@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -199,9 +200,10 @@ def check_adapter(config: dict[str, Any], file: Path) -> None:
             raise UsageError(f"{file} wants to import {clip(name)}. {_TRUST}")
 
 
-def _plugins() -> set[str]:
+@cache
+def _plugins() -> frozenset[str]:
     names = (distribution.metadata["Name"] or "" for distribution in metadata.distributions())
-    return {name.replace("-", "_") for name in names if name.replace("-", "_").startswith("lerobot_")}
+    return frozenset(name.replace("-", "_") for name in names if name.replace("-", "_").startswith("lerobot_"))
 
 
 def _is_step(name: str) -> bool:

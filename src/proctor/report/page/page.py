@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,7 @@ def render(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False) 
     return templates().get_template("page.html.j2").render(page=make_page(runs, output, embed_videos))
 
 
+@cache
 def templates(*folders: Path) -> Environment:
     """Return the report's templates, and others in `folders` that build on them."""
     environment = Environment(
