@@ -117,6 +117,7 @@ def test_building_directly_equals_meta_worlds_own_way_on_all_fifty_tasks() -> No
     assert rollouts("direct", *plan) == rollouts("official", *plan)
 
 
+@pytest.mark.slow  # two of them are in tests/reference
 def test_one_command_evaluates_all_fifty_tasks_and_the_experts_solve_them(tmp_path: Path) -> None:
     result = proctor.evaluate(
         "expert", task="mt50", n_episodes=1, seed=0, output_dir=tmp_path / "run", display="none"

@@ -8,7 +8,7 @@ import pytest
 
 from cases import crossed
 from harness import SUPPORT, Digests, digests, flags, run_cli, run_tiny, tiny_tree
-from proctor.errors import PolicyError, PolicyHostError, UsageError
+from proctor.errors import PolicyError, UsageError
 from tiny_policies import Faulty, aside
 
 FAULTY = f"{SUPPORT / 'tiny_policies.py'}:Faulty"
@@ -107,13 +107,6 @@ def test_a_host_that_is_killed_costs_no_episode(tmp_path: Path) -> None:
     assert (tmp_path / "marker").exists()
     assert digests(evaluation) == digests(undisturbed)
     assert max(record.attempts for record in evaluation.records) == 2
-
-
-def test_a_host_that_always_dies_ends_the_run_with_status_1(tmp_path: Path) -> None:
-    evaluation = run_tiny(tmp_path / "run", policy={"path": FAULTY, "kwargs": {"how": "kill", "at": 1}})
-    assert isinstance(evaluation.error, PolicyHostError)
-    assert "was killed by SIGKILL" in str(evaluation.error)
-    assert not evaluation.records
 
 
 def test_a_policy_that_does_not_load_is_refused_before_any_simulator_starts(tmp_path: Path) -> None:

@@ -356,6 +356,7 @@ def act(observation):
 """
 
 
+@pytest.mark.slow  # how it is chosen is in test_setup.py
 def test_a_policy_on_two_gpus_gets_a_shard_on_each(tmp_path: Path) -> None:
     smi = tmp_path / "bin" / "nvidia-smi"
     smi.parent.mkdir()
@@ -388,6 +389,7 @@ def test_a_run_of_one_process_is_not_run_again_in_shards(tmp_path: Path) -> None
     assert f"proctor eval --resume={tmp_path / 'run'}" in line
 
 
+@pytest.mark.slow  # how it is chosen is in test_setup.py
 def test_without_a_number_a_machine_without_gpus_has_one_shard_that_uses_all_cores(
     tmp_path: Path, reference: Digests
 ) -> None:

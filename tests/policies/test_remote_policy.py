@@ -19,7 +19,8 @@ from tiny_policies import aside
 MORTAL = f"{SUPPORT / 'tiny_policies.py'}:Mortal"
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("workers", [3, 1])
 def test_a_served_policy_has_the_digests_of_a_local_one(tmp_path: Path, reference: Digests, workers: int) -> None:
     with served() as server:
         evaluation = run_tiny(tmp_path / "run", policy={"path": server.url}, eval={"batch_size": workers})

@@ -57,7 +57,7 @@ gymnasium.register("Slope-v0", Slope, max_episode_steps=20)
 """
 
 
-BEGIN = ("--eval.n_episodes=3", "--eval.batch_size=1")
+BEGIN = ("--eval.n_episodes=3",)
 """Three episodes a task, which more episodes would extend."""
 
 
@@ -87,7 +87,7 @@ def refused(scene: Scene, name: str, *more: str, **environment: str) -> str:
 
 
 def continued(scene: Scene, *more: str, **environment: str) -> None:
-    done = scene.eval(*more, **environment)
+    done = scene.eval("--eval.batch_size=2", *more, **environment)  # with another number of workers
     assert done.returncode == 0, done.stderr
     assert len(digests(scene.run)) == 12
 

@@ -87,7 +87,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # A list of tasks that cannot be read is not asked for: it is written anew.
-@pytest.mark.parametrize("what", [*(name for name in UNREADABLE if "JSON" not in name), "lock is a pipe"])
+@pytest.mark.parametrize(
+    "what", [*COMMON, "lock is a pipe", pytest.param("table that is an endless view", marks=pytest.mark.slow)]
+)
 def test_a_bad_run_is_not_gone_on_with(tmp_path: Path, real: Path, what: str) -> None:
     bad = tmp_path / "bad"
     shutil.copytree(real, bad)

@@ -17,7 +17,7 @@ WAYS = {
     "five workers": ["--eval.batch_size=5"],
     "in the workers": ["--policy.placement=worker", "--eval.batch_size=3"],
     "no processes": ["--eval.use_async_envs=false"],
-    "one worker": ["--eval.batch_size=1"],
+    "two workers": ["--eval.batch_size=2"],
     "videos": ["--eval.max_episodes_rendered=2"],
     "recorded": ["--eval.recording=true"],
     "fresh workers": ["--eval.recycle_after=1"],

@@ -64,8 +64,8 @@ class Scene:
         return [f"{name}={value}" for name, value in flags.items()]
 
     def eval(self, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run `proctor eval` to its end."""
-        return run_cli("eval", *self.flags(*more), extra_env=environment)
+        """Run `proctor eval` to its end, with one worker if nothing else is asked for."""
+        return run_cli("eval", *self.flags("--eval.batch_size=1", *more), extra_env=environment)
 
     def start(self, *more: str, command: str = "eval") -> subprocess.Popen[str]:
         """Start a slow `proctor eval`."""
