@@ -135,14 +135,12 @@ def test_a_policy_that_fails_ends_its_evaluation_alone(evaluator: proctor.Evalua
     assert digests(evaluator.evaluate(plain)) == fresh(plain)
 
 
-def test_a_host_that_cannot_load_another_is_replaced(evaluator: proctor.Evaluator, tmp_path: Path) -> None:
+def test_a_host_that_cannot_load_another_is_not_kept(evaluator: proctor.Evaluator, tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text("def act(observation):\n    return [0.5, 0.0]\n")
-    evaluator.evaluate(f"{source}:act")
-    before = hosts_of(evaluator)
-    evaluator.evaluate(f"{source}:act")
-    assert before
-    assert not set(hosts_of(evaluator)) & set(before)
+    first = evaluator.evaluate(f"{source}:act")
+    assert hosts_of(evaluator) == []
+    assert digests(evaluator.evaluate(f"{source}:act")) == digests(first)
 
 
 def test_nothing_is_left_when_it_is_closed() -> None:

@@ -145,7 +145,8 @@ class UnreadFiles:
 
     def __init__(self, code: Iterable[str], values: Any) -> None:
         named = [*code, *(text for text in _texts(values) if _is_source(text))]
-        self._modules = {file for path in named for _, file in source_files(path)} - _loaded()
+        modules = {file for path in named for _, file in source_files(path)}
+        self._modules = modules - _loaded() if modules else modules  # a policy's process has thousands loaded
         self._files = set(self._modules)
         for place in map(_there, files_named_in(values)):
             # A folder changes when something is put into it.

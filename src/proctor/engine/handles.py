@@ -125,8 +125,12 @@ class HostHandle:
         own = self.recipe
         return own.reloads and recipe.reloads and (own.policy, own.python) == (recipe.policy, recipe.python)
 
+    def unload(self) -> None:
+        """Let it forget its policy, which nobody asks any more, and wait for another."""
+        self.child.tell({"type": "unload"})
+
     def load(self, recipe: HostRecipe) -> None:
-        """Let it load another policy in place of its own, which nobody asks any more; `wait_ready` follows."""
+        """Let it load another policy than the one that it was told to forget; `wait_ready` follows."""
         self.generation += 1
         self.recipe = replace(recipe, generation=self.generation)
         self._cells[0].write(Phase.START, now())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import sys
 import threading
 import traceback
 from collections import deque
@@ -292,17 +293,32 @@ class HostBoot:
 
 
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
-    """Be a host process: load the policy, say what it needs, serve until told to stop or to load another."""
+    """Be a host process: load the policy, say what it needs, serve until told to stop, or to wait for another."""
     bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
-    order: Message | None = boot
-    while order is not None:
-        order = _load_and_serve(channel, HostBoot(**order), bell, shared)
-        gc.collect()  # two policies at a time may be too large
+    while _load_and_serve(channel, HostBoot(**boot), bell, shared):
+        _free_memory()
+        try:
+            order, files = channel.receive()
+        except ChannelClosed:
+            return
+        if order["type"] == "stop":
+            return
+        print_to(files[0])
+        boot = order["boot"]
 
 
-def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap) -> Message | None:
-    """Serve one policy; returns what to load in its place, or nothing when it is time to end."""
+def _free_memory() -> None:
+    """Give back what the last policy has used. What was imported stays, and need not be looked through again."""
+    gc.collect()
+    gc.freeze()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap) -> bool:
+    """Serve one policy; returns whether another may be loaded in its place, or it is time to end."""
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
     try:
@@ -318,14 +334,14 @@ def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mma
             benchmark = spec_behind(named_processors(spec.env_processors), before)
     except ChangedError as error:
         channel.send(policy_fault(error))
-        return None
+        return False
     except ProctorError as error:
         channel.send({"type": "load_error", "message": str(error), "usage": error.exit_status == 2})
-        return None
+        return False
     except BaseException as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to the host's log
         channel.send({"type": "load_error", "message": keep_end(described(error), 4000), "usage": False})
-        return None
+        return False
     loading.write(Phase.IDLE, now())
 
     def blame(error: RunError) -> None:
@@ -349,15 +365,12 @@ def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mma
         try:
             order, fds = channel.receive()
         except ChannelClosed:
-            return None
-        if order["type"] in ("stop", "load"):
+            return False
+        if order["type"] in ("stop", "unload"):
             if words := server.describe():
                 print(words, flush=True)  # noqa: T201 - goes to the host's log
-            if order["type"] == "stop":
-                return None
-            server.stop(_LANES_END)
-            print_to(fds[0])
-            return dict(order["boot"])
+            server.stop(_LANES_END if order["type"] == "unload" else 0.0)
+            return bool(order["type"] == "unload")
         if order["type"] == "attach":
             server.attach(order["slot"], Slot(*fds))
         elif order["type"] == "detach":

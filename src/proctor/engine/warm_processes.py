@@ -61,8 +61,13 @@ class WarmProcesses:
         return None
 
     def keep_hosts(self, hosts: Sequence[HostHandle]) -> None:
-        """Take hosts that nobody asks any more."""
-        self._hosts += hosts
+        """Take hosts that nobody asks any more; those that can load another policy forget theirs meanwhile."""
+        for host in hosts:
+            if host.recipe.reloads:
+                host.unload()
+                self._hosts.append(host)
+            else:
+                host.stop(_POLITE_SECONDS)
 
     def renderer(self, python: str | None) -> Renderer:
         """Return what draws here, found out once."""
