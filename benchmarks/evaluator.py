@@ -40,7 +40,7 @@ def seconds_to_import(statement: str, gl: dict[str, str]) -> float:
     return min(float(run.stdout.split()[-1]) for run in runs)
 
 
-def live_act(side: int, steps: int) -> tuple[Any, Any, Any]:
+def live_act(side: int, steps: int, device: str) -> tuple[Any, Any, Any]:
     """Return an ACT with random weights, and its processors."""
     import torch
     from lerobot.configs import FeatureType, PolicyFeature
@@ -54,7 +54,7 @@ def live_act(side: int, steps: int) -> tuple[Any, Any, Any]:
             "observation.state": PolicyFeature(FeatureType.STATE, (4,)),
         },
         output_features={"action": PolicyFeature(FeatureType.ACTION, (4,))},
-        device="cpu",
+        device=device,
         push_to_hub=False,
         pretrained_backbone_weights=None,
         n_action_steps=steps,
@@ -63,7 +63,7 @@ def live_act(side: int, steps: int) -> tuple[Any, Any, Any]:
         key: {"mean": torch.zeros(shape), "std": torch.ones(shape)}
         for key, shape in (("observation.image", (3, 1, 1)), ("observation.state", (4,)), ("action", (4,)))
     }
-    return get_policy_class("act")(config), *make_pre_post_processors(config, dataset_stats=stats)
+    return get_policy_class("act")(config).to(device), *make_pre_post_processors(config, dataset_stats=stats)
 
 
 def main() -> None:
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=96, help="of the pictures, in pixels")
     parser.add_argument("--steps", type=int, default=20, help="of an episode")
     parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--device", default="cpu", help="of the policy")
     arguments = parser.parse_args()
 
     import proctor
@@ -81,7 +82,7 @@ def main() -> None:
     gl = dict(find_renderer().env)
     imports = seconds_to_import(WORKER_IMPORTS, gl) + seconds_to_import(HOST_IMPORTS, gl)
     print(f"imports, taken off the first: {imports:.2f} s")
-    policy, preprocessor, postprocessor = live_act(arguments.side, arguments.steps)
+    policy, preprocessor, postprocessor = live_act(arguments.side, arguments.steps, arguments.device)
     env = {
         "observation_height": arguments.side,
         "observation_width": arguments.side,

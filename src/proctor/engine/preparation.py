@@ -23,7 +23,7 @@ from proctor.engine.policy_session import check_fit
 from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import choose_placement
-from proctor.errors import NoPicturesError, UsageError
+from proctor.errors import NoPicturesError, PolicyHostError, UsageError
 from proctor.identity import (
     Identity,
     differences,
@@ -209,7 +209,7 @@ class Preparation:
         reloads = policy_class.reloads(settings)
         hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
         try:
-            specs = [host.wait_ready(self.settings.limits, interrupts) for host in hosts]
+            specs = [self._wait_ready(hosts, number, interrupts) for number in range(len(hosts))]
             for host in hosts:
                 for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
                     raise UsageError(
@@ -221,6 +221,17 @@ class Preparation:
                 host.stop(0.0)
             raise
         return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
+
+    def _wait_ready(self, hosts: list[HostHandle], number: int, interrupts: Interrupts) -> PolicySpec:
+        """Wait for a host. One that had a policy before may have died of either: a new one takes its place."""
+        try:
+            return hosts[number].wait_ready(self.settings.limits, interrupts)
+        except PolicyHostError:
+            if hosts[number].generation == 1:
+                raise
+        hosts[number].stop(0.0)
+        hosts[number] = HostHandle(dataclasses.replace(hosts[number].recipe, generation=1))
+        return hosts[number].wait_ready(self.settings.limits, interrupts)
 
     def _host(self, recipe: HostRecipe) -> HostHandle:
         host = self._warm.host(recipe) if self._warm is not None else None
