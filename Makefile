@@ -1,8 +1,8 @@
 # Every target works on a fresh clone: it makes the virtual environment and installs what it needs.
 VENV ?= .venv
 PY := $(VENV)/bin/python
-# Two at a time, a file each: most tests wait for processes of their own.
-PYTEST := $(PY) -m pytest -n 2 --dist loadfile
+# Three at a time, a file each: most tests wait for processes of their own, and leave a third of two cores idle.
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
   benchmark-lerobot benchmark-evaluator benchmark-libero check venv format clean
