@@ -30,7 +30,7 @@ from fuzz.surface import Surface, Trial
 from fuzz.values import BENCH
 from proctor.errors import ProctorError
 from proctor.policies.lerobot import checkpoint as checkpoints
-from proctor.policies.lerobot.fingerprint import identify
+from proctor.policies.lerobot.fingerprint import file_hashes, identify
 
 pytestmark = MARKS
 
@@ -216,7 +216,7 @@ def open_here(trial: Trial, folder: Path, overrides: dict[str, Any]) -> None:
         opened = checkpoints.open_checkpoint(str(folder), overrides, None, False)
         steps = checkpoints._step_overrides(opened, keep_renames=False, fixed_prompts=True)
         loaded = checkpoints.LoadedCheckpoint(None, None, None, None, checkpoints._configs(opened, steps))
-        known = identify(opened, loaded, overrides)
+        known = identify(opened, loaded, overrides, lambda: file_hashes(opened.directory))
     except ProctorError as error:
         trial.status, trial.refused = str(error.exit_status), True
         trial.heard(str(error))

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -253,16 +253,19 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
             f"--policy.path={checkpoint.name} is of type {config.type}, which needs more: "
             f"{' '.join(str(error).split())} (for {sys.executable})"
         ) from error
-    with _recorded_loads() as loads:
-        if not config.use_peft:
-            if not (directory / "model.safetensors").is_file():
-                raise UsageError(f"--policy.path={checkpoint.name} has no weights: model.safetensors is missing.")
-            policy = policy_class.from_pretrained(str(directory), config=config)
-        else:
-            policy = _load_adapted(checkpoint, policy_class)
-    for module, missing, unexpected in loads:
-        if module is policy or isinstance(module, policy_class):
-            _check_weights(checkpoint.name, policy, missing, unexpected)
+    if not config.use_peft and not (directory / "model.safetensors").is_file():
+        raise UsageError(f"--policy.path={checkpoint.name} has no weights: model.safetensors is missing.")
+    for made in (nullcontext,) if config.use_peft else (_weights_not_drawn, nullcontext):
+        with _recorded_loads() as loads, made():
+            if config.use_peft:
+                policy = _load_adapted(checkpoint, policy_class)
+            else:
+                policy = policy_class.from_pretrained(str(directory), config=config)
+        own = [load for load in loads if load[0] is policy or isinstance(load[0], policy_class)]
+        if own:
+            break  # every weight was loaded, or is found missing below; otherwise in a way that nobody knows
+    for _, missing, unexpected in own:
+        _check_weights(checkpoint.name, policy, missing, unexpected)
     return policy
 
 
@@ -281,6 +284,28 @@ def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:
     policy = policy_class.from_pretrained(base, config=checkpoint.config, revision=adapter.revision)
     adapted = PeftModel.from_pretrained(policy, str(checkpoint.directory), config=adapter)
     return adapted.get_base_model()
+
+
+@contextmanager
+def _weights_not_drawn() -> Iterator[None]:
+    """Leave parameters as they are where random numbers would be drawn for them: they are about to be loaded."""
+    import torch
+
+    kept = {name: getattr(torch.Tensor, name) for name in ("uniform_", "normal_")}
+
+    def replaced(draw: Any) -> Any:
+        def leave(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return self if isinstance(self, torch.nn.Parameter) else draw(self, *args, **kwargs)
+
+        return leave
+
+    for name, draw in kept.items():
+        setattr(torch.Tensor, name, replaced(draw))
+    try:
+        yield
+    finally:
+        for name, draw in kept.items():
+            setattr(torch.Tensor, name, draw)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,8 +152,27 @@ class Identification(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def identify(checkpoint: Checkpoint, loaded: LoadedCheckpoint, overrides: Mapping[str, Any]) -> Identification:
-    """Return what tells a loaded policy from every other."""
+def file_hashes(directory: Path) -> dict[str, str]:
+    """Return the contents of a checkpoint's files by their names, as hashes. It may run while they are loaded."""
+    return {
+        str(file.relative_to(directory)): content_hash(file)
+        for file in sorted(directory.rglob("*"))
+        if file.is_file() and _counts(file.relative_to(directory))
+    }
+
+
+def _counts(name: Path) -> bool:
+    documentation = name.suffix == ".md" or str(name) == _TRAINING
+    return not documentation and "__pycache__" not in str(name) and not any(part[0] == "." for part in name.parts)
+
+
+def identify(
+    checkpoint: Checkpoint,
+    loaded: LoadedCheckpoint,
+    overrides: Mapping[str, Any],
+    files: Callable[[], Mapping[str, str]],
+) -> Identification:
+    """Return what tells a loaded policy from every other; `files` returns the hashes of its files."""
     contents, configs = Contents(checkpoint.directory, checkpoint.guard.read), dict(loaded.configs)
     try:
         if ADAPTER in configs:
@@ -162,7 +181,7 @@ def identify(checkpoint: Checkpoint, loaded: LoadedCheckpoint, overrides: Mappin
             if base is None:
                 raise FileNotFoundError(clip(name))
             configs[ADAPTER] = {**configs[ADAPTER], "base_model_name_or_path": contents.of(base)}
-        fingerprint = _fingerprint(checkpoint.directory, configs, contents)
+        fingerprint = _fingerprint(files(), configs, contents)
         return Identification(
             fingerprint, {name: str(contents.replaced(value)) for name, value in overrides.items()}
         )
@@ -174,16 +193,12 @@ def identify(checkpoint: Checkpoint, loaded: LoadedCheckpoint, overrides: Mappin
         return Identification(None, {name: str(value) for name, value in overrides.items()}, (note,))
 
 
-def _fingerprint(directory: Path, configs: Mapping[str, Any], contents: Contents) -> str:
+def _fingerprint(files: Mapping[str, str], configs: Mapping[str, Any], contents: Contents) -> str:
     whole = hashlib.sha256()
     for name, value in sorted(configs.items()):
         whole.update(f"{name}={json.dumps(contents.replaced(value), sort_keys=True, default=str)}\n".encode())
-    for file in sorted(directory.rglob("*")):
-        name = str(file.relative_to(directory))
-        documentation = (
-            file.suffix == ".md" or name == _TRAINING or any(part.startswith(".") for part in Path(name).parts)
-        )
-        if file.is_file() and not documentation and name not in configs and "__pycache__" not in name:
-            whole.update(f"{name}={content_hash(file)}\n".encode())
+    for name, content in files.items():
+        if name not in configs:
+            whole.update(f"{name}={content}\n".encode())
     whole.update("\n".join(contents.others()).encode())
     return whole.hexdigest()[:32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -60,7 +61,7 @@ class LeRobotPolicy(Policy):
         """Load the checkpoint, refuse it if it is not whole or does not fit, and run_trial."""
         # Here, not above: the coordinator, which may have no torch, reads the settings' class.
         from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
-        from proctor.policies.lerobot.fingerprint import identify
+        from proctor.policies.lerobot.fingerprint import file_hashes, identify
         from proctor.policies.lerobot.fit import match_inputs
 
         started = time.monotonic()
@@ -88,9 +89,11 @@ class LeRobotPolicy(Policy):
             )
         several_rows = (settings.batch_size or 2 * (str(config.device) != "cpu")) > 1
         loading = partial(load, checkpoint, keep_renames=keep_renames, fixed_prompts=several_rows)
-        with checkpoint.guard.watch():
-            loaded, trial = cls._tried(loading, settings.batch_size, benchmark, keys, started)
-        forward, known = trial.forward, identify(checkpoint, loaded, settings.overrides)
+        with ThreadPoolExecutor(1) as pool:
+            files = pool.submit(file_hashes, checkpoint.directory)
+            with checkpoint.guard.watch():
+                loaded, trial = cls._tried(loading, settings.batch_size, benchmark, keys, started)
+            forward, known = trial.forward, identify(checkpoint, loaded, settings.overrides, files.result)
         spec = PolicySpec(
             observation_keys=keys,
             action_size=action_size,
