@@ -19,17 +19,6 @@ from lerobot.scripts import lerobot_train
 
 import proctor
 
-NOT_OURS = {
-    "fps",
-    "features",
-    "features_map",
-    "render_mode",
-    "disable_env_checker",
-    "multitask_eval",
-    "hard_reset",
-}
-"""Fields of LeRobot's environment that a simulator of Proctor's has settled itself."""
-
 
 class Evaluations:
     """What the trainer calls instead of LeRobot's own evaluation."""
@@ -41,11 +30,13 @@ class Evaluations:
     def make_eval_envs(self, cfg: Any) -> Iterator[Any]:
         """Make what keeps the simulators, at the first evaluation."""
         if self._evaluator is None:
-            env = {name: value for name, value in asdict(cfg.env).items() if name not in NOT_OURS}
-            task = env.pop("task")
+            # What was left at LeRobot's default is left at Proctor's, which is what LeRobot's simulators do.
+            default = asdict(type(cfg.env)())
+            env = {name: value for name, value in asdict(cfg.env).items() if value != default[name]}
+            env.pop("task", None)
             self._evaluator = proctor.Evaluator(
                 benchmark=cfg.env.type,
-                task=task,
+                task=cfg.env.task,
                 n_episodes=cfg.eval.n_episodes,
                 seed=cfg.seed if cfg.seed is not None else 1000,
                 env=env,
