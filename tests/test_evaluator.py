@@ -182,6 +182,10 @@ def test_settings_hold_where_no_argument_is_given() -> None:
         ({"settings": {"policy": {"path": "x"}}}, r"give it as policy="),
         ({"env": {"delay": 0.1}, "settings": {"env": {"delay": 0.2}}}, "'delay' is given twice"),
         ({"env": "a"}, "env=a: must be a dict"),
+        (
+            {"settings": {"policy": {"kwargs": {"x": 1}}}},
+            r"'policy.kwargs' among the settings: .*an object of yours",
+        ),
     ],
 )
 def test_what_is_given_twice_is_refused(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:

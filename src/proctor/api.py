@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -125,7 +126,7 @@ class Evaluator:
             tree["output_dir"] = str(output_dir)
         with scratch_folder("proctor-live-") as folder:
             live: LivePolicy | None = None
-            if isinstance(policy, str | Path):
+            if isinstance(policy, str | os.PathLike):
                 if preprocessor is not None or postprocessor is not None:
                     raise UsageError(
                         "preprocessor and postprocessor belong to a policy object; a checkpoint has its own."
@@ -133,6 +134,11 @@ class Evaluator:
                 named = named_settings(policy)
             else:
                 named, live = prepare(policy, preprocessor, postprocessor, folder)
+                for name in () if isinstance(live, Path) else section(tree, "policy").keys() - {"placement"}:
+                    raise UsageError(
+                        f"'policy.{name}' among the settings: it is for a policy that Proctor loads, "
+                        "and this one is an object of yours."
+                    )
             tree["policy"] = {**section(tree, "policy"), **named}
             evaluation = _evaluate_tree(tree, live, warm)
         if evaluation.stopped_by is signal.SIGINT:

@@ -12,6 +12,8 @@ import torch
 
 import proctor
 from lerobot_checkpoints import SIDE, Training, act_config
+from proctor.config.load import settings_from_flags
+from proctor.engine.evaluation import evaluate_settings
 
 ENV = {"observation_height": SIDE, "observation_width": SIDE, "episode_length": 30}
 
@@ -62,6 +64,8 @@ def test_a_live_run_is_continued_by_the_saved_checkpoint(tmp_path: Path) -> None
     training = Training(act_config())
     with evaluator(n_episodes=1) as one:
         live(one, training, tmp_path / "run")
+    with pytest.raises(proctor.UsageError, match=r"go on with what was saved of it, --policy\.path="):
+        evaluate_settings(settings_from_flags([f"--resume={tmp_path / 'run'}", "--eval.n_episodes=2"]))
     training.save(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "train_config.json").write_text("{}")
     result = proctor.evaluate(

@@ -23,7 +23,7 @@ from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
 from proctor.plan import make_plan, shard_of
-from proctor.policies.protocol import LivePolicy, Policy
+from proctor.policies.protocol import LivePolicy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
@@ -193,7 +193,7 @@ def evaluate_settings(
     if settings.cluster.address is not None:
         _check_sendable(settings.cluster.address, live_policy)
     else:
-        if isinstance(live_policy, Policy) and settings.policy.placement == "worker":
+        if not isinstance(live_policy, Path | None) and settings.policy.placement == "worker":
             raise UsageError("a live policy object runs in this process; give file.py:Name to run it in workers.")
         check_interpreter(settings)
     if warm is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,10 +19,10 @@ from proctor.policies.torch_module import TorchPolicy
 _WORD = re.compile(r"[\w-]+")
 
 
-def named_settings(policy: str | Path) -> dict[str, str]:
+def named_settings(policy: str | os.PathLike[str]) -> dict[str, str]:
     """Return the settings that a text means: the name of a kind of policy, or else what `--policy.path` takes."""
-    text = str(policy)
-    if isinstance(policy, Path) or not _WORD.fullmatch(text):
+    text = os.fspath(policy)
+    if not isinstance(policy, str) or not _WORD.fullmatch(text):
         return {"path": text}
     if not is_folder(text):
         return {"type": text}  # where it is none, the names of all are told

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from proctor.config.settings import EXECUTION, DevicePolicySettings, Locates
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Cost, Generators, Memory, Pass, Policy, PolicySpec, Window
+from proctor.policies.python import LIVE
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class LeRobotPolicy(Policy):
         if not settings.path:
             kind = settings.overrides.get("type", "lerobot")  # LeRobot's name of a network, if one was given
             raise UsageError(f"--policy.type={kind} needs --policy.path=DIRECTORY or a hub id.")
+        if settings.path.startswith(LIVE):
+            raise UsageError(
+                "this run's policy was a live object: go on with what was saved of it, --policy.path=CHECKPOINT."
+            )
         check_lerobot()
         from proctor.policies.lerobot.numerics import check_device, device_notes, identity_of, make_deterministic
 
