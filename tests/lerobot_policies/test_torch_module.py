@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,13 @@ def test_a_module_of_the_wrong_shape_is_a_policy_error(net: Net, tmp_path: Path)
     policy = proctor.TorchPolicy(torch.nn.Flatten(0), observation_keys=[STATE])
     with pytest.raises(proctor.PolicyError, match=r"must return actions of shape \(1, size\)"):
         evaluate(policy, tmp_path / "run")
+
+
+def test_the_training_loop_of_the_docs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    (example,) = (text for text in re.findall(r"```python\n([^`]*?)```", page) if "import torch" in text)
+    exec(example, {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["10", "20"]
