@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -227,15 +228,27 @@ def test_what_is_filmed_is_finished_under_a_limit(tmp_path: Path) -> None:
     assert seen == [Phase.ENCODE]
 
 
+def interrupt_twice(process: subprocess.Popen[str]) -> None:
+    """Two signals at the same moment are one: the second is sent when the first has arrived."""
+    process.send_signal(signal.SIGINT)
+
+    def arrived() -> bool:
+        told = Path(f"/proc/{process.pid}/status").read_text()
+        pending = [int(line.split()[1], 16) for line in told.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+        return not any(mask & 1 << signal.SIGINT - 1 for mask in pending)
+
+    wait_until(arrived)
+    time.sleep(0.3)  # and Python's own handler has run
+    process.send_signal(signal.SIGINT)
+
+
 def test_a_second_ctrl_c_ends_what_hangs_in_the_process_itself(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     arguments = {"gate": aside(tmp_path / "never"), "asked": aside(asked)}
     policy = {"path": f"{POLICIES}:Patient", "kwargs": arguments}
     process = start_cli("eval", *flags(tiny_tree(tmp_path / "run", policy=policy, eval={"use_async_envs": False})))
     wait_until(asked.exists)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.1)  # two signals at the same moment are one
-    process.send_signal(signal.SIGINT)
+    interrupt_twice(process)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
@@ -253,9 +266,7 @@ def test_a_second_ctrl_c_ends_what_hangs_while_it_is_loaded(tmp_path: Path) -> N
     tree = tiny_tree(tmp_path / "run", policy={"path": f"{tmp_path}/slow.py:Slow"}, eval={"use_async_envs": False})
     process = start_cli("eval", *flags(tree))
     wait_until((tmp_path / "begun").exists)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.1)  # two signals at the same moment are one
-    process.send_signal(signal.SIGINT)
+    interrupt_twice(process)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
