@@ -210,3 +210,18 @@ def test_a_result_shows_itself_in_a_notebook(evaluator: proctor.Evaluator) -> No
     assert sum(task.rate.successes for task in result.tasks) == result.overall.rate.successes
     assert [group.group for group in result.groups] == ["a", "b"]
     assert repr(rate) == str(rate)
+
+
+def test_a_fork_leaves_the_processes_to_the_one_that_started_them(evaluator: proctor.Evaluator) -> None:
+    first = evaluator.evaluate(plain)
+    before = workers_of(evaluator)
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            status = int(digests(evaluator.evaluate(plain)) != digests(first) or workers_of(evaluator) == before)
+            evaluator.close()
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert digests(evaluator.evaluate(plain)) == digests(first)
+    assert workers_of(evaluator) == before

@@ -26,10 +26,15 @@ class WarmProcesses:
         self._hosts: list[HostHandle] = []
         self._renderers: dict[str | None, Renderer] = {}
         self._surroundings: Any = None
+        self._process = os.getpid()
 
     def begin_run(self) -> None:
         """End what was started in other surroundings: a child has those of its start for ever."""
-        surroundings = dict(os.environ), list(sys.path), Path.cwd()
+        try:
+            folder = Path.cwd()
+        except OSError:  # somebody has deleted it
+            folder = None
+        surroundings = os.getpid(), dict(os.environ), list(sys.path), folder
         if surroundings != self._surroundings:
             self.close()
         self._surroundings = surroundings
@@ -80,6 +85,9 @@ class WarmProcesses:
         workers, hosts = self._workers, self._hosts
         self._workers, self._hosts = [], []
         self._renderers.clear()
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            return  # this is a fork: they are the children of another, which uses them
         for worker in workers:
             worker.child.ask_to_stop()
         for worker in workers:
