@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +184,8 @@ def test_settings_hold_where_no_argument_is_given() -> None:
         ({"settings": {"policy": {"path": "x"}}}, r"give it as policy="),
         ({"env": {"delay": 0.1}, "settings": {"env": {"delay": 0.2}}}, "'delay' is given twice"),
         ({"env": "a"}, "env=a: must be a dict"),
+        ({"settings": {"limits": proctor.WandBConfig()}}, "limits=WandBConfig: must be a LimitSettings or a dict"),
+        ({"settings": {"eval": proctor.PeftConfig()}}, "eval=PeftConfig: must be an? EvalConfig or a dict"),
         (
             {"settings": {"policy": {"kwargs": {"x": 1}}}},
             r"'policy.kwargs' among the settings: .*an object of yours",
@@ -225,3 +229,18 @@ def test_a_fork_leaves_the_processes_to_the_one_that_started_them(evaluator: pro
     assert os.waitpid(child, 0)[1] == 0
     assert digests(evaluator.evaluate(plain)) == digests(first)
     assert workers_of(evaluator) == before
+
+
+def test_processes_that_begin_in_one_second_get_directories_of_their_own(tmp_path: Path) -> None:
+    script = (
+        "import sys, proctor\n"
+        f"result = proctor.evaluate(sys.argv[1], benchmark={TINY!r}, task='a', n_episodes=2, display='none')\n"
+        "print(result.path, len(result))\n"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, kind], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        for kind in ("zero", "random") * 2
+    ]
+    told = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4
+    assert [number for _, number in told] == ["2"] * 4

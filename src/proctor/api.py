@@ -95,9 +95,16 @@ class Evaluator:
         output_dir: str | Path | None = None,
     ) -> EvalResult:
         """Evaluate a policy as it is now, and return its episodes; see `proctor.evaluate`."""
-        if self._warm is None:
+        warm = self._warm
+        if warm is None:
             raise UsageError("this Evaluator is closed; make another.")
-        return self._evaluate(policy, preprocessor, postprocessor, output_dir, self._warm)
+        try:
+            return self._evaluate(policy, preprocessor, postprocessor, output_dir, warm)
+        except UsageError:
+            raise  # nothing was started, or it has ended
+        except BaseException:
+            warm.close()
+            raise
 
     def close(self) -> None:
         """End all processes."""

@@ -107,3 +107,22 @@ def test_what_does_not_fit_is_refused_before_anything_starts(tmp_path: Path) -> 
         with pytest.raises(proctor.UsageError, match="a checkpoint has its own"):
             one.evaluate(str(tmp_path), preprocessor=pre)
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_policy_that_acts_by_code_of_its_own_is_refused(tmp_path: Path) -> None:
+    training = Training(act_config())
+    original = type(training.policy)
+
+    class Mine(original):  # type: ignore[misc,valid-type]
+        def predict_action_chunk(self, batch: Any) -> Any:
+            return super().predict_action_chunk(batch) * 0
+
+    with evaluator() as one:
+        training.policy.select_action = lambda batch: torch.zeros(1, 4)
+        with pytest.raises(proctor.UsageError, match="ACTPolicy has a select_action of its own"):
+            live(one, training, tmp_path / "run")
+        del training.policy.select_action
+        training.policy.__class__ = Mine
+        with pytest.raises(proctor.UsageError, match="Mine is not what a checkpoint of type act is loaded as"):
+            live(one, training, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -70,6 +70,43 @@ def test_other_weights_are_another_policy(net: Net, tmp_path: Path) -> None:
     assert digests(evaluate(policy, tmp_path / "other")) != digests(first)
 
 
+def test_it_draws_from_its_episodes_own_numbers(tmp_path: Path) -> None:
+    class Noisy(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, state: torch.Tensor) -> torch.Tensor:
+            return torch.normal(state[:, :2], 0.1)
+
+    policy, numbers = proctor.TorchPolicy(Noisy(), observation_keys=[STATE]), torch.get_rng_state()
+    first = evaluate(policy, tmp_path / "1", workers=1)
+    torch.manual_seed(7)
+    second = evaluate(policy, tmp_path / "2", workers=3)
+    assert digests(first) == digests(second)
+    assert len({record.digest for record in first}) == len(first)
+    torch.manual_seed(7)
+    assert not torch.equal(torch.get_rng_state(), numbers)
+    before = torch.get_rng_state()
+    evaluate(policy, tmp_path / "3")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("change", ["layer", "constant", "hook", "attribute"])
+def test_another_network_with_the_same_weights_is_another_policy(change: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.LeakyReLU(0.1))
+    policy = proctor.TorchPolicy(net, observation_keys=[STATE])
+    evaluate(policy, tmp_path / "run")
+    match change:
+        case "layer":
+            net[1] = torch.nn.Sigmoid()
+        case "constant":
+            net[2].negative_slope = 0.5
+        case "hook":
+            net[1].register_forward_hook(lambda part, given, made: made * 2)
+        case "attribute":
+            net.factor = 2
+    with pytest.raises(proctor.IdentityError, match=r"policy\.fingerprint"):
+        evaluate(policy, tmp_path / "run", n_episodes=3)
+
+
 def test_inputs_are_made_by_a_function_and_chunks_are_cut(tmp_path: Path) -> None:
     class Chunks(torch.nn.Module):  # type: ignore[misc]
         def forward(self, first: torch.Tensor, rest: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -93,6 +130,10 @@ def test_inputs_are_made_by_a_function_and_chunks_are_cut(tmp_path: Path) -> Non
         (lambda net: proctor.TorchPolicy(net, observation_keys=STATE), "must be a list of names"),
         (lambda net: proctor.TorchPolicy(net, observation_keys=[]), r"needs inputs="),
         (lambda net: proctor.TorchPolicy(print, observation_keys=[STATE]), "takes a torch module"),
+        (
+            lambda net: proctor.TorchPolicy(torch.nn.LazyLinear(2), observation_keys=[STATE]),
+            "weights that hold nothing yet",
+        ),
         (lambda net: proctor.TorchPolicy(net, observation_keys=["x"]), "looks at x, which tiny does not give"),
     ],
 )

@@ -19,7 +19,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from harness import SUPPORT, descendants, is_over, run_tiny, wait_until
-from proctor.errors import SimulatorError
+from proctor.errors import SimulatorError, UsageError
 from proctor.policies.python import as_policy
 from proctor.vector.env import NEW_ROLLOUT
 from tiny_vectors import tiny, workers
@@ -248,10 +248,19 @@ def test_a_ctrl_c_that_the_caller_outlives_leaves_the_workers_alone() -> None:
 def test_a_mistake_of_the_caller_costs_no_worker() -> None:
     env = make(True)
     env.reset(seed=1000)
-    with pytest.raises((ValueError, AssertionError), match="length must match num_envs"):
-        env.reset(seed=[1, 2, 3])
+    for given, words in (
+        ({"seed": [1, 2, 3]}, "give a whole number, or 2 of them"),
+        ({"seed": 2**70}, "whole numbers from 0 to"),
+        ({"seed": 2**32 - 1}, "whole numbers from 0 to"),  # the second environment's is one more
+        ({"seed": [1.5, 2]}, r"seed=1\.5: simulators take whole numbers"),
+        ({"seed": "a"}, "give a whole number"),
+        ({"options": 5}, "options=5: must be a dict"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            env.reset(**given)
     assert len(workers()) == 2
     env.step(np.zeros((2, 2), np.float32))
+    env.reset(seed=np.int64(1000))
     env.close()
 
 
@@ -272,6 +281,7 @@ STILL = np.zeros((2, 2), np.float32)
         (np.zeros((2, 3)), r"Expected action to have shape \(2,\), but got shape \(3,\)"),
         (np.full((2, 2), np.nan), "finite numbers"),
         ([["up", "down"]] * 2, "finite numbers"),
+        (np.zeros((2, 2), bool), "finite numbers"),
     ],
 )
 def test_a_wrong_action_is_the_callers_mistake_and_moves_nothing(use_async: bool, wrong: Any, words: str) -> None:

@@ -220,10 +220,24 @@ def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:
     return {**known, kind.OPEN: merge(opened, unknown)}
 
 
+_CLASSES: dict[str, type[Any]] = {
+    "policy": PolicySettings,
+    "env": EnvSettings,
+    "eval": EvalConfig,
+    "limits": LimitSettings,
+    "cluster": ClusterSettings,
+    "wandb": WandBConfig,
+}
+"""What a section may be in Python, besides a dict."""
+
+
 def section(tree: Nested, name: str) -> Nested:
     """Return the values of a section, not yet checked. Raises `UsageError` if it is a value itself."""
     found = tree.get(name) or {}
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        if not isinstance(found, _CLASSES.get(name, ())):
+            wanted = f"a {_CLASSES[name].__name__} or " if name in _CLASSES else ""
+            raise UsageError(f"--{name}={type(found).__name__}: must be {wanted}a dict.")
         found = _given(found)
     if not isinstance(found, Mapping):
         raise UsageError(f"--{name}={clip(found)}: '{name}' is a section; set --{name}.type and others.")

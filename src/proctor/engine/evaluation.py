@@ -18,7 +18,16 @@ from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import rules_for
 from proctor.engine.warm_processes import WarmProcesses
-from proctor.errors import DamagedError, Interrupted, ProctorError, RunError, StoreError, UsageError
+from proctor.errors import (
+    DamagedError,
+    IdentityError,
+    Interrupted,
+    ProctorError,
+    RunError,
+    RunLockedError,
+    StoreError,
+    UsageError,
+)
 from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
@@ -31,6 +40,9 @@ from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
+
+_TRIES = 20
+"""Names that are tried for a run directory, where the user has given none."""
 
 
 class NoteKeeper(Watcher):
@@ -198,7 +210,21 @@ def evaluate_settings(
         check_interpreter(settings)
     if warm is not None:
         warm.begin_run()
-    directory = run_directory(settings)
+    for _ in range(_TRIES if settings.output_dir is None else 0):
+        try:
+            return _evaluate_in(run_directory(settings), settings, watchers, live_policy, warm)
+        except (RunLockedError, IdentityError):
+            pass  # another process has just begun a run of this name: the next name is free
+    return _evaluate_in(run_directory(settings), settings, watchers, live_policy, warm)
+
+
+def _evaluate_in(
+    directory: RunDirectory,
+    settings: Settings,
+    watchers: Sequence[Watcher],
+    live_policy: LivePolicy | None,
+    warm: WarmProcesses | None,
+) -> Evaluation:
     directory.check_begun(settings.resume)
     executor: Executor
     if settings.cluster.address is not None:

@@ -8,8 +8,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from proctor.config.content_hashes import source_hash
 from proctor.errors import UsageError
 from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.types import Observation
@@ -50,6 +54,8 @@ class TorchPolicy(Policy):
             raise UsageError("TorchPolicy with other than one observation key needs inputs=..., a function.")
         if action_steps is not None and action_steps < 1:
             raise UsageError(f"action_steps={action_steps}: must be at least 1.")
+        if any(weight.is_meta or torch.nn.parameter.is_lazy(weight) for weight in module.parameters()):
+            raise UsageError("the module has weights that hold nothing yet: on the device 'meta', or lazy ones.")
         self.module, self._keys = module, tuple(observation_keys)
         self._inputs, self._steps = inputs, action_steps
 
@@ -61,12 +67,13 @@ class TorchPolicy(Policy):
 
     @cached_property
     def spec(self) -> PolicySpec:
-        """It is known by its weights, its class, and the source of `inputs`."""
+        """It is known by its weights, its layers, and the code of all that is not torch's own."""
         import torch
 
         return PolicySpec(
             observation_keys=self._keys,
             action_steps=self._steps,
+            stochastic=True,  # it may draw, from its episode's own numbers
             fingerprint=self._fingerprint(),
             identity={
                 "device": self._device.type,
@@ -83,7 +90,7 @@ class TorchPolicy(Policy):
         return torch.device("cpu") if first is None else first.device
 
     def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
-        """Ask the module for each episode in turn."""
+        """Ask the module for each episode in turn; torch's random numbers are the episode's own meanwhile."""
         import torch
 
         trained = [part for part in self.module.modules() if part.training]
@@ -91,10 +98,28 @@ class TorchPolicy(Policy):
             part.training = False
         try:
             with torch.inference_mode():
-                return Actions([self._chunk(window[-1]) for window in windows], memories)
+                answers = [
+                    self._ask(window[-1], memory, generator)
+                    for window, memory, generator in zip(windows, memories, generators, strict=True)
+                ]
         finally:
             for part in trained:
                 part.training = True
+        return Actions([chunk for chunk, _ in answers], [memory for _, memory in answers])
+
+    def _ask(self, observation: Observation, memory: Memory, generator: np.random.Generator) -> tuple[Any, Memory]:
+        import torch
+
+        cuda = self._device.type == "cuda"
+        with torch.random.fork_rng([self._device] if cuda else []):
+            if memory is None:
+                torch.manual_seed(int(generator.integers(2**63)))
+            else:
+                torch.set_rng_state(memory[0])
+                if cuda:
+                    torch.cuda.set_rng_state(memory[1], self._device)
+            chunk = self._chunk(observation)
+            return chunk, (torch.get_rng_state(), torch.cuda.get_rng_state(self._device) if cuda else None)
 
     def _chunk(self, observation: Observation) -> Any:
         import torch
@@ -112,21 +137,59 @@ class TorchPolicy(Policy):
         return chunk if self._steps is None else chunk[: self._steps]
 
     def _fingerprint(self) -> str | None:
-        """Return a hash of all that is known to decide its actions; `None` if that cannot be read."""
-        whole = hashlib.sha256(f"{type(self.module).__module__}.{type(self.module).__qualname__}\n".encode())
-        if self._inputs is not None:
-            try:
-                whole.update(inspect.getsource(self._inputs).encode())
-            except (OSError, TypeError):  # typed at a prompt, or made by something else
-                return None
+        """Return a hash of all that is known to decide its actions; `None` if some of it cannot be known again."""
         import torch
 
+        parts = list(self.module.named_modules())
+        if any(part._forward_hooks or part._forward_pre_hooks for _, part in parts):
+            return None
+        code = {part.__class__ for _, part in parts if not _of_torch(part.__class__)}
+        whole = hashlib.sha256()
+        try:
+            for found in sorted(map(_source, [*code, *([] if self._inputs is None else [self._inputs])])):
+                whole.update(f"{found}\n".encode())
+            for name, part in parts:
+                whole.update(f"{name} {type(part).__qualname__} {part.extra_repr()} {_constants(part)}\n".encode())
+        except (OSError, TypeError, ValueError):  # typed at a prompt, or made by something else
+            return None
         for name, value in sorted(self.module.state_dict().items()):
             if not isinstance(value, torch.Tensor):
                 return None
             whole.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
             whole.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return whole.hexdigest()[:32]
+
+
+def _of_torch(found: Any) -> bool:
+    return str(getattr(found, "__module__", "")).partition(".")[0] == "torch"
+
+
+def _source(found: Any) -> str:
+    """Return the content of the file that code is in, with what that imports of the user's own."""
+    file = inspect.getsourcefile(found)
+    if file is None or not Path(file).is_file():
+        raise TypeError(file)
+    return f"{found.__qualname__} {source_hash(f'{Path(file).absolute()}:{found.__name__}')}"
+
+
+def _constants(part: torch.nn.Module) -> str:
+    """Return what a module holds besides parameters, buffers and other modules."""
+    held = {name: value for name, value in vars(part).items() if name[0] != "_" and name != "training"}
+    told = {name: value if _plain(value) else _name(value) for name, value in sorted(held.items())}
+    return repr(told)
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _name(value: Any) -> str:
+    """Return the name of what torch itself has, such as a function for an activation."""
+    if not _of_torch(value) or not hasattr(value, "__qualname__"):
+        raise TypeError(type(value).__name__)
+    return f"{value.__module__}.{value.__qualname__}"
 
 
 def _rows(given: Any, device: torch.device) -> Any:

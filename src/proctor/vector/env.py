@@ -24,8 +24,10 @@ from proctor.benchmarks.processors import make_simulator
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.benchmarks.rendering import GlContext, choose_gl_here
 from proctor.config.registry import load_object
+from proctor.config.settings import MOST_EPISODES
 from proctor.engine.rollout import check_array
 from proctor.errors import ProctorError, SimulatorError, UsageError
+from proctor.files import clip
 from proctor.types import BenchmarkSpec, Episode, Look, Outcome, Task
 from proctor.vector.spaces import action_space, arranged, checked_action, observation_space, places
 
@@ -178,8 +180,10 @@ class SimulatorEnv(gymnasium.Env):  # type: ignore[misc]
         if not isinstance(spread, Sequence | np.ndarray) or len(spread) != self._stride:
             raise UsageError(f"options['episode_index']={asked}: must be a number, or one for each environment.")
         index = spread[self._place]
-        if not isinstance(index, int | np.integer) or index < 0:
-            raise UsageError(f"options['episode_index']={asked}: must be 0 or more.")
+        if not isinstance(index, int | np.integer) or not 0 <= index < MOST_EPISODES:
+            raise UsageError(
+                f"options['episode_index']={clip(asked)}: must be 0 or more, up to {MOST_EPISODES - 1}."
+            )
         return int(index)
 
 

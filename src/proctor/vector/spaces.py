@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from proctor.config.settings import MOST_SEED
 from proctor.errors import UsageError
 from proctor.types import IMAGE, IMAGES, STATE, BenchmarkSpec, Feature
 
@@ -127,6 +129,31 @@ def checked_action(action: Any, space: Any) -> NDArray[Any]:
         )
     if given != wanted:
         raise ValueError(f"Expected action to have shape {wanted}, but got shape {given}")
-    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise ValueError(f"Expected action to be finite numbers, but got {array!r:.200}")
     return array
+
+
+def checked_seeds(seed: Any, environments: int) -> list[int | None] | None:
+    """Return a seed for each environment, as Gymnasium spreads one over them.
+
+    Raises:
+        UsageError: it is no whole number that simulators take, or there is not one for each.
+    """
+    if seed is None:
+        return None
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
+    seeds = [seed + number for number in range(environments)] if _is_whole(seed) else seed
+    if not isinstance(seeds, Sequence) or len(seeds) != environments:
+        raise UsageError(
+            f"seed={seed!r:.80}: give a whole number, or {environments} of them, one per environment."
+        )
+    for one in seeds:
+        if one is not None and not (_is_whole(one) and 0 <= one <= MOST_SEED):
+            raise UsageError(f"seed={one!r:.80}: simulators take whole numbers from 0 to {MOST_SEED}.")
+    return [None if one is None else int(one) for one in seeds]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

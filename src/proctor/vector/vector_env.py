@@ -22,10 +22,10 @@ from gymnasium.vector.utils import batch_space
 
 from proctor.benchmarks.rendering import gl_variables
 from proctor.engine.process import STEADY
-from proctor.errors import SimulatorError
+from proctor.errors import SimulatorError, UsageError
 from proctor.machine.processes import describe_exit
 from proctor.vector.env import NEW_ROLLOUT, EnvFactory, metadata_of
-from proctor.vector.spaces import action_space, checked_action, observation_space
+from proctor.vector.spaces import action_space, checked_action, checked_seeds, observation_space
 
 _STARTING = threading.Lock()
 """One environment starts at a time: LeRobot starts some in threads, and `_without_main` changes the process."""
@@ -65,6 +65,8 @@ class LazyVectorEnv(VectorEnv):  # type: ignore[misc]
 
     def _begin(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Get ready for a reset on request. Its options are never `None`, as an automatic one's are."""
+        if not isinstance(options, Mapping | None):
+            raise UsageError(f"options={options!r:.80}: must be a dict.")
         self._ensure()
         _watch_rollouts(self, bool(options and options.get(NEW_ROLLOUT)))
         return dict(options or {})
@@ -125,7 +127,8 @@ class SyncSimulators(LazyVectorEnv, SyncVectorEnv):  # type: ignore[misc]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode in each; the first reset builds the simulators."""
-        return super().reset(seed=seed, options=self._begin(options))
+        seeds = checked_seeds(seed, self.num_envs)
+        return super().reset(seed=seeds, options=self._begin(options))
 
     def step(self, actions: Any) -> Any:
         """Apply an action to each."""
@@ -186,9 +189,9 @@ class AsyncSimulators(LazyVectorEnv, AsyncVectorEnv):  # type: ignore[misc]
 
     def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
         """Begin an episode in each; the first reset starts the workers."""
-        options = self._begin(options)
+        seeds, options = checked_seeds(seed, self.num_envs), self._begin(options)
         with self._watched():
-            super().reset_async(seed=seed, options=options)
+            super().reset_async(seed=seeds, options=options)
 
     def reset_wait(self, timeout: float | None = None) -> Any:
         """Wait for what `reset_async` began."""

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from proctor.config.plain_values import flat
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
 from proctor.installation import install_command
+from proctor.machine.scratch import scratch_folder
 from proctor.policies.lerobot.guard import (
     CheckpointGuard,
     check_adapter,
@@ -176,11 +178,24 @@ def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, 
     if device is not None:
         arguments.append(f"--device={device}")
     try:
-        return PreTrainedConfig.from_pretrained(directory, cli_overrides=arguments)
+        with _own_temporary_folder():
+            return PreTrainedConfig.from_pretrained(directory, cli_overrides=arguments)
     except (Exception, SystemExit) as error:
         reason = " ".join(str(error.__cause__ or error).split())
         given = "".join(f" --policy.{argument.removeprefix('--')}" for argument in arguments)
         raise UsageError(f"{path}/{_CONFIG} cannot be read{' with' if given else ''}{given}: {reason}") from error
+
+
+@contextmanager
+def _own_temporary_folder() -> Iterator[None]:
+    """Remove what LeRobot leaves behind in the folder for temporary files: a config at every load."""
+    before = tempfile.tempdir
+    with scratch_folder("proctor-config-") as folder:
+        tempfile.tempdir = str(folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
 
 def _own_renames(directory: Path) -> dict[str, str]:

@@ -52,6 +52,7 @@ def save(policy: Any, preprocessor: Any, postprocessor: Any, folder: Path) -> No
                 f"{name} is called {getattr(given, 'name', None)!r}; LeRobot loads one called "
                 f"{file.removesuffix('.json')!r}. Was the other of the two given?"
             )
+    _check_class(_adapted(policy) or policy)
     if any(type(weight).__name__ == "DTensor" for weight in policy.parameters()):
         raise UsageError(
             "the policy's weights are spread over several processes (FSDP): save a checkpoint of the gathered "
@@ -63,6 +64,24 @@ def save(policy: Any, preprocessor: Any, postprocessor: Any, folder: Path) -> No
             adapted.config.save_pretrained(folder)  # of an adapter alone there is no policy's config
         preprocessor.save_pretrained(folder)
         postprocessor.save_pretrained(folder)
+
+
+def _check_class(policy: Any) -> None:
+    """Refuse a policy that acts by code which no checkpoint has: it would be evaluated without that."""
+    from lerobot.policies.factory import get_policy_class
+
+    kind = str(policy.config.type)
+    try:
+        loaded = get_policy_class(kind)
+    except Exception:  # it knows no such type, or lacks what that needs
+        loaded = None
+    own = [name for name in ("select_action", "predict_action_chunk") if name in vars(policy)]
+    if type(policy) is not loaded or own:
+        what = f"has a {own[0]} of its own" if own else f"is not what a checkpoint of type {kind} is loaded as"
+        raise UsageError(
+            f"{type(policy).__name__} {what}, so what is saved of it would act otherwise. Register it with "
+            "LeRobot as a type of its own, or give an object with act(observation)."
+        )
 
 
 def _is_lerobot(policy: Any) -> bool:
