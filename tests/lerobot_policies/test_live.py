@@ -126,3 +126,32 @@ def test_a_policy_that_acts_by_code_of_its_own_is_refused(tmp_path: Path) -> Non
         with pytest.raises(proctor.UsageError, match="Mine is not what a checkpoint of type act is loaded as"):
             live(one, training, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, in torch.compile
+def test_a_wrapped_policy_is_the_policy_in_it_and_an_adapter_counts(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    training = Training(act_config())
+    policy, base = training.policy, str(training.save(tmp_path / "base"))
+
+    def wrapped(other: Any, name: str) -> proctor.EvalResult:
+        training.policy = other
+        return live(one, training, tmp_path / name)
+
+    class Distributed(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = policy
+
+    with evaluator(n_episodes=1) as one:
+        plain = live(one, training, tmp_path / "plain")
+        assert digests(wrapped(torch.compile(policy), "compiled")) == digests(plain)
+        assert digests(wrapped(Distributed(), "distributed")) == digests(plain)
+        policy.config.use_peft = True
+        config = peft.LoraConfig(r=2, target_modules=["linear1"])
+        adapted = peft.get_peft_model(policy, config)
+        adapted.peft_config["default"].base_model_name_or_path = base
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.ones_(weight)
+        assert digests(wrapped(adapted, "adapted")) != digests(plain)
