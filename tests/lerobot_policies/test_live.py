@@ -14,6 +14,7 @@ import proctor
 from lerobot_checkpoints import SIDE, Training, act_config
 from proctor.config.load import settings_from_flags
 from proctor.engine.evaluation import evaluate_settings
+from proctor.policies.lerobot.checkpoint import load, open_checkpoint
 
 ENV = {"observation_height": SIDE, "observation_width": SIDE, "episode_length": 30}
 
@@ -155,3 +156,35 @@ def test_a_wrapped_policy_is_the_policy_in_it_and_an_adapter_counts(tmp_path: Pa
             if "lora_B" in name:
                 torch.nn.init.ones_(weight)
         assert digests(wrapped(adapted, "adapted")) != digests(plain)
+
+
+def test_a_weight_that_is_never_loaded_is_drawn_as_the_policy_draws_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsaved(torch.nn.Module):  # type: ignore[misc]
+        """Neither saved nor missed: made anew whenever the policy is."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.weight = torch.nn.Parameter(torch.nn.init.normal_(torch.nn.Parameter(torch.zeros(5))))
+
+        def _save_to_state_dict(self, *given: Any) -> None:
+            pass
+
+        def _load_from_state_dict(self, *given: Any) -> None:
+            pass
+
+    training = Training(act_config())
+    made = type(training.policy).__init__
+
+    def with_it(self: Any, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
+        self.unsaved = Unsaved()
+
+    monkeypatch.setattr(type(training.policy), "__init__", with_it)
+    directory = training.save(tmp_path / "checkpoint")
+    checkpoint = open_checkpoint(str(directory), {}, "cpu", trusted=False)
+    with checkpoint.guard.watch():
+        loaded = load(checkpoint, keep_renames=True, fixed_prompts=False)
+    assert torch.equal(loaded.policy.unsaved.weight, Unsaved().weight)

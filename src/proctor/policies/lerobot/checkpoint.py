@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import sys
 import tempfile
@@ -271,14 +272,15 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
     if not config.use_peft and not (directory / "model.safetensors").is_file():
         raise UsageError(f"--policy.path={checkpoint.name} has no weights: model.safetensors is missing.")
     for made in (nullcontext,) if config.use_peft else (_weights_not_drawn, nullcontext):
-        with _recorded_loads() as loads, made():
+        with _recorded_loads() as loads, made() as not_drawn:
             if config.use_peft:
                 policy = _load_adapted(checkpoint, policy_class)
             else:
                 policy = policy_class.from_pretrained(str(directory), config=config)
         own = [load for load in loads if load[0] is policy or isinstance(load[0], policy_class)]
-        if own:
-            break  # every weight was loaded, or is found missing below; otherwise in a way that nobody knows
+        # One that is no number was never loaded, and nobody has said so: then all are drawn as the policy would.
+        if own and not any(bool(weight.isnan().any()) for weight in not_drawn or ()):
+            break
     for _, missing, unexpected in own:
         _check_weights(checkpoint.name, policy, missing, unexpected)
     return policy
@@ -302,22 +304,26 @@ def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:
 
 
 @contextmanager
-def _weights_not_drawn() -> Iterator[None]:
-    """Leave parameters as they are where random numbers would be drawn for them: they are about to be loaded."""
+def _weights_not_drawn() -> Iterator[list[Any]]:
+    """Draw no random numbers for parameters that are about to be loaded; gives them, no numbers meanwhile."""
     import torch
 
     kept = {name: getattr(torch.Tensor, name) for name in ("uniform_", "normal_")}
+    found: list[Any] = []
 
     def replaced(draw: Any) -> Any:
         def leave(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return self if isinstance(self, torch.nn.Parameter) else draw(self, *args, **kwargs)
+            if not isinstance(self, torch.nn.Parameter):
+                return draw(self, *args, **kwargs)
+            found.append(self)
+            return self.fill_(math.nan)
 
         return leave
 
     for name, draw in kept.items():
         setattr(torch.Tensor, name, replaced(draw))
     try:
-        yield
+        yield found
     finally:
         for name, draw in kept.items():
             setattr(torch.Tensor, name, draw)
