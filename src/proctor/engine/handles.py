@@ -123,7 +123,7 @@ class HostHandle:
     def can_load(self, recipe: HostRecipe) -> bool:
         """Whether it may load another policy in place of its own, and will be as good as a new process."""
         own = self.recipe
-        return own.reloads and recipe.reloads and (own.policy, own.python) == (recipe.policy, recipe.python)
+        return recipe.reloads and (own.policy, own.python) == (recipe.policy, recipe.python)
 
     def unload(self) -> None:
         """Let it forget its policy, which nobody asks any more, and wait for another."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,6 @@ class Preparation:
 
     def prepare(
         self,
-        stack: ExitStack,
         interrupts: Interrupts,
         tell: Callable[[str], None],
         stored: Identity | None = None,
@@ -136,7 +134,6 @@ class Preparation:
         """Load the policy, find a renderer, and say what the results will depend on.
 
         Args:
-            stack: what is opened here is closed with it.
             interrupts: a stop signal ends the waiting.
             tell: who is told what the user should know.
             stored: what a run depends on that is to be continued.
@@ -145,7 +142,7 @@ class Preparation:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        policy = self.load(stack, interrupts, stored)
+        policy = self.load(interrupts, stored)
         try:
             return self.settle(policy, tell)
         except BaseException:
@@ -183,7 +180,7 @@ class Preparation:
         steps = processors_for(self.benchmark, processors)
         return spec_behind(steps, self.facts.spec).renamed(self.settings.rename_map)
 
-    def load(self, stack: ExitStack, interrupts: Interrupts, stored: Identity | None = None) -> LoadedPolicy:
+    def load(self, interrupts: Interrupts, stored: Identity | None = None) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
         The host is started first of all: a policy that does not load or does not fit is refused before any

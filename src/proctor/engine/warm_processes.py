@@ -89,7 +89,7 @@ class WarmProcesses:
             self._process = os.getpid()
             return  # this is a fork: they are the children of another, which uses them
         for worker in workers:
-            worker.child.ask_to_stop()
+            worker.child.ask_to_stop()  # all at once, before the first is waited for
         for worker in workers:
             self._end_worker(worker)
         for host in hosts:

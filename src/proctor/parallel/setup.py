@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -92,15 +91,14 @@ def choose_setup(
     if device == "auto" and stored is not None and stored.get("renderer") is not None:
         # What a run has begun with goes on, whatever may be free now.
         device = "cpu" if Renderer("", stored["renderer"]).software else "gpu"
-    with ExitStack() as stack:
-        policy = preparation.load(stack, interrupts, stored)
-        try:
-            copies = _count_copies(policy, gpus, options.num_shards)
-            prepared = preparation.settle(
-                policy, tell, lambda: _find_renderer(settings.env.python, device, copies, gpus, tell)
-            )
-        finally:
-            policy.stop(1.0)
+    policy = preparation.load(interrupts, stored)
+    try:
+        copies = _count_copies(policy, gpus, options.num_shards)
+        prepared = preparation.settle(
+            policy, tell, lambda: _find_renderer(settings.env.python, device, copies, gpus, tell)
+        )
+    finally:
+        policy.stop(1.0)
     shards = copies.number
     if policy.spec.fingerprint is None and shards > 1:
         raise UsageError(

@@ -110,7 +110,7 @@ class MeasuringSession:
         self._players = "{} with the policy" if self._has_policy else "{}"
         if self._has_policy:
             tell("loading the policy")
-        self._prepared: PreparedRun = self._preparation.prepare(stack, interrupts, tell)
+        self._prepared: PreparedRun = self._preparation.prepare(interrupts, tell)
         stack.callback(self._prepared.policy.stop, 1.0)
         self._host = next(iter(self._prepared.policy.hosts), None)
         self._machine = Machine(usable_cores(), available_memory(), visible_gpus())

@@ -58,8 +58,8 @@ class ThisMachine:
 
     def prepare(self, context: RunContext, stored: Identity | None) -> PreparedMachine:
         """Load the policy and find a renderer."""
-        stack, interrupts, watcher = context
-        return PreparedMachine(self, self.preparation.prepare(stack, interrupts, watcher.note, stored))
+        _, interrupts, watcher = context
+        return PreparedMachine(self, self.preparation.prepare(interrupts, watcher.note, stored))
 
 
 @dataclass(frozen=True)
