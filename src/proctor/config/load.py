@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from proctor.config.combinations import check_cluster, check_shard, check_stopping, from_slurm, tracker_names
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.lerobot_configs import PASSED_OVER, pass_over, policy_of_lerobot, read_config, tell_uploads
-from proctor.config.registry import benchmark_path, known_benchmarks, load_named, policy_path
+from proctor.config.registry import COMPACT, benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     MOST_SEED,
     ClusterSettings,
@@ -26,7 +26,7 @@ from proctor.config.settings import (
 from proctor.config.values import is_dict, typed, validated, validated_value
 from proctor.config.yaml_files import read_run_settings
 from proctor.errors import UsageError, did_you_mean, for_python, unknown_flag
-from proctor.files import clip, is_folder, is_there
+from proctor.files import clip, is_folder, is_there, read_json
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
 
@@ -193,7 +193,7 @@ def _policy_type(path: Any) -> str:
     if text.startswith(("ws://", "wss://")):
         return "remote"
     if is_folder(text):
-        return "lerobot"
+        return _checkpoint_kind(Path(text).expanduser())
     if ":" in text:
         return "python"
     if text.endswith(".py"):
@@ -205,6 +205,15 @@ def _policy_type(path: Any) -> str:
         f"--policy.path={clip(text)}: there is no such directory, and it is neither a hub id (user/name), "
         "file.py:Name, module:Name nor ws://HOST:PORT."
     )
+
+
+def _checkpoint_kind(folder: Path) -> str:
+    """Return which kind of policy a checkpoint is for: LeRobot's, unless its config says that it is ours."""
+    try:
+        described = read_json(folder / "config.json")
+    except (OSError, ValueError):
+        return "lerobot"  # whose loader says what is wrong
+    return COMPACT if isinstance(described, dict) and described.get("type") == COMPACT else "lerobot"
 
 
 def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:

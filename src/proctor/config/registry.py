@@ -42,10 +42,14 @@ _SOURCE = "__proctor_source__"
 _LOADING = threading.RLock()
 """One thread at a time runs a user's file, and may load another from inside it: who comes second gets it whole."""
 
+COMPACT = "compact"
+"""The one kind of checkpoint that is not LeRobot's; its `config.json` says so."""
+
 POLICIES = {
     "expert": "proctor.policies.baselines:ExpertPolicy",
     "random": "proctor.policies.baselines:RandomPolicy",
     "zero": "proctor.policies.baselines:ZeroPolicy",
+    COMPACT: "proctor.policies.compact.policy:CompactPolicy",
     "python": "proctor.policies.python:PythonPolicy",
     "lerobot": "proctor.policies.lerobot.policy:LeRobotPolicy",
     "remote": "proctor.policies.remote.policy:RemotePolicy",

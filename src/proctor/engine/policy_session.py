@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from proctor.blame import frames_of, named
 from proctor.engine.randomness import episode_generator
 from proctor.errors import PolicyError, PolicyLostError, RunError, UsageError
+from proctor.files import clip
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.types import BenchmarkSpec, Episode, Observation
+from proctor.types import BenchmarkSpec, Episode, Observation, Task
 
 
 class PolicySession:
@@ -117,4 +118,17 @@ def check_fit(spec: PolicySpec, benchmark: BenchmarkSpec) -> None:
         raise UsageError(
             f"the policy returns actions of {spec.action_size} numbers, "
             f"{benchmark.name} takes {benchmark.action_size}."
+        )
+
+
+def check_tasks(spec: PolicySpec, tasks: Sequence[Task]) -> None:
+    """Refuse tasks that a policy says it knows nothing of."""
+    if spec.tasks is None:
+        return
+    unknown = [task.name for task in tasks if not {task.name, task.prompt} & {*spec.tasks}]
+    if unknown:
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        raise UsageError(
+            f"the policy was not trained on {', '.join(map(clip, unknown[:3]))}{more}. It knows "
+            f"{clip(', '.join(spec.tasks), 300)}."
         )

@@ -18,7 +18,7 @@ from proctor.config.settings import DevicePolicySettings, PolicySettings, Settin
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.policy_session import check_fit
+from proctor.engine.policy_session import check_fit, check_tasks
 from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import choose_placement
@@ -164,6 +164,7 @@ class Preparation:
         """
         spec = self._spec_behind(policy.spec.env_processors)
         check_fit(policy.spec, spec)
+        check_tasks(policy.spec, self.facts.tasks)
         renderer, videos = self._choose_renderer(policy, spec, tell, find)
         identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
         return PreparedRun(policy, spec, renderer, identity, videos, notes)

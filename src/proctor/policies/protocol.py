@@ -46,6 +46,7 @@ class PolicySpec:
         stochastic: whether it draws from its generators.
         batch: how many rows may share one call; 1 wherever rows could influence each other's bits.
         fingerprint: a hash of all that decides its behaviour; `None`: unknown, such a run cannot resume.
+        tasks: the names, or prompts, of the only tasks that it can do anything with; `None`: it takes any.
         lanes: how many calls may run side by side, in threads of one process, with the same bits.
         reproducible: whether the same episode gives the same answer next time.
         env_processors: the steps between simulator and policy, each a class that extends `proctor.EnvProcessor`
@@ -61,6 +62,7 @@ class PolicySpec:
     stochastic: bool = False
     batch: int = 1
     fingerprint: str | None = None
+    tasks: tuple[str, ...] | None = None
     lanes: int = 1
     reproducible: bool = True
     env_processors: tuple[Any, ...] | None = None

@@ -1,0 +1,95 @@
+"""A compact checkpoint as a policy, also the one that comes with Proctor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
+from proctor.errors import UsageError
+from proctor.policies.compact.checkpoint import CompactCheckpoint, open_checkpoint
+from proctor.policies.compact.network import CompactNetwork
+from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
+from proctor.types import BenchmarkSpec, Task
+
+SHIPPED = Path(__file__).with_name("metaworld-mt50")
+"""The checkpoint that comes with Proctor, with its model card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactSettings(PolicySettings):
+    """`--policy.*` of a compact policy."""
+
+    # Where it lies is no matter: its fingerprint says what it is.
+    path: Annotated[
+        str | None, Locates("checkpoint"), EXECUTION, "directory of a checkpoint [the one that comes with Proctor]"
+    ] = None
+    n_action_steps: Annotated[
+        int | None, AtLeast(1), EXECUTION, "actions executed before it looks again [the checkpoint's]"
+    ] = None
+
+
+class CompactPolicy(Policy):
+    """One copy of the weights; the memory of an episode is its task's number."""
+
+    Settings = CompactSettings
+    light = True
+
+    def __init__(self, checkpoint: CompactCheckpoint) -> None:
+        self._config, self._network = checkpoint.config, CompactNetwork(checkpoint)
+        self._numbers = {task: number for number, task in enumerate(checkpoint.config.tasks)}
+        self._spec = PolicySpec(
+            observation_keys=tuple(self._config.inputs),
+            action_size=self._config.action_size,
+            action_steps=self._config.n_action_steps,
+            tasks=self._config.tasks,
+            fingerprint=checkpoint.fingerprint,
+        )
+
+    @classmethod
+    def from_settings(cls, settings: CompactSettings, benchmark: BenchmarkSpec) -> CompactPolicy:
+        """Read the checkpoint, and refuse it if the benchmark gives other shapes than it was trained on."""
+        directory = SHIPPED if settings.path is None else Path(settings.path).expanduser()
+        checkpoint = open_checkpoint(directory)
+        try:
+            checkpoint = checkpoint.executing(settings.n_action_steps)
+        except ValueError as error:
+            raise UsageError(f"--policy.n_action_steps={settings.n_action_steps}: {error}.") from None
+        for key, shape in checkpoint.config.inputs.items():
+            given = benchmark.every.get(key)
+            if given is not None and given.shape != shape:
+                raise UsageError(
+                    f"the policy was trained on '{key}' of shape {shape}, and {benchmark.name} gives "
+                    f"{given.shape} under these --env settings.{_picture_hint(shape)}"
+                )
+        return cls(checkpoint)
+
+    @classmethod
+    def reloads(cls, settings: CompactSettings) -> bool:
+        """All of it is read from files, and none of them is code."""
+        return True
+
+    @property
+    def spec(self) -> PolicySpec:
+        """It looks at what it was trained on, and knows the tasks that it was trained on."""
+        return self._spec
+
+    def begin(self, task: Task) -> Memory:
+        """Return the number of the task."""
+        return self._numbers[task.name if task.name in self._numbers else task.prompt]
+
+    def act(self, windows: Sequence[Window], memories: Sequence[Memory], generators: Generators) -> Actions:
+        """Return the beginning of each chunk."""
+        steps = self._config.n_action_steps
+        chunks: list[Any] = [
+            self._network(window[-1], task)[:steps] for window, task in zip(windows, memories, strict=True)
+        ]
+        return Actions(chunks, memories)
+
+
+def _picture_hint(shape: tuple[int, ...]) -> str:
+    if len(shape) != 3:
+        return ""
+    return f" Set --env.observation_height={shape[0]} --env.observation_width={shape[1]}"

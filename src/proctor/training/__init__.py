@@ -1,0 +1,1 @@
+"""From demonstrations to a policy: trainers, and evaluations of their checkpoints."""
