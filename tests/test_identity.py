@@ -181,6 +181,7 @@ MAY_CHANGE = {
     "env aloha": {"visualization_height", "visualization_width"},
     "env libero": {"assets_path"},
     "policy": {"python", "placement"},
+    "policy compact": {"path", "n_action_steps"},
     "policy lerobot": {"path", "device", "batch_size", "overrides", "trust_remote_code"},
     "policy remote": {"path", "timeout", "reconnect"},
 }
