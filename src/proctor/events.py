@@ -25,6 +25,8 @@ class RunStart:
     benchmark: str
     directory: Path
     nodes: int = 0
+    demonstrations: int = 0
+    """How many successes of every task end the run; 0: it runs its whole plan."""
 
     @property
     def plan(self) -> Plan:

@@ -154,7 +154,8 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
     if evaluation.stopped_by is not None:
         errors.print(Text(f"stopped {_how_far(evaluation, resume)}"), soft_wrap=True)
         return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
-    if evaluation.info["run"]["stopped"] is not None:
+    stopped = evaluation.info["run"]["stopped"]
+    if stopped is not None and stopped["decision"] != "recorded":
         off = "--eval.stop_when=none --eval.until_better_than=none"
         errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
     if evaluation.results.ended.errors:

@@ -23,6 +23,7 @@ COMMANDS = {
     "eval": ("proctor.cli.eval:eval_command", "evaluate a policy on a benchmark"),
     "parallel": ("proctor.cli.parallel:parallel_command", "evaluate in several processes at once, and merge them"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
+    "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from proctor.config.settings import Settings
+from proctor.config.settings import EvalConfig, Settings, comma_list
 from proctor.errors import UsageError, did_you_mean
+from proctor.files import clip
 
 SLURM = "slurm"
 
@@ -61,6 +62,9 @@ def _number(environment: Mapping[str, str], name: str) -> int:
         ) from None
 
 
+MOST_NOISE = 2.0
+"""Beyond it an action is nothing but noise."""
+
 OFF = ("", "none")
 _PRECISION = re.compile(r"ci\s*<=?\s*(\d*\.?\d+)\s*(%?)")
 
@@ -86,10 +90,29 @@ def rival(settings: Settings) -> str | None:
     return None if name.lower() in OFF else name
 
 
+def noise_levels(settings: EvalConfig) -> tuple[float, ...]:
+    """Return the spreads of noise of which every episode takes one."""
+    try:
+        levels = tuple(float(part) for part in comma_list(settings.noise))
+    except ValueError:
+        levels = ()
+    if not levels or not all(0 <= level <= MOST_NOISE for level in levels):
+        raise UsageError(
+            f"--eval.noise={clip(settings.noise, 60)}: must be a number from 0 to {MOST_NOISE:g}, or a comma list of "
+            "them, such as 0,0.1,0.25,0.5."
+        )
+    return levels
+
+
 def check_stopping(settings: Settings) -> None:
     """Refuse a rule that is none, and rules where nobody sees the whole plan."""
+    noise_levels(settings.eval)
+    if settings.eval.demonstrations and settings.eval.num_shards > 1:
+        raise UsageError("--eval.demonstrations counts over the whole plan, which no shard sees: no shards.")
     if wanted_precision(settings) is None and rival(settings) is None:
         return
+    if settings.eval.demonstrations:
+        raise UsageError("--eval.demonstrations ends the run itself: no --eval.stop_when or until_better_than.")
     if settings.eval.num_shards > 1:
         raise UsageError(
             "--eval.stop_when and --eval.until_better_than follow the plan from its start, which no shard sees. "

@@ -185,6 +185,19 @@ class EvalConfig:
         "keep every episode as one LeRobotDataset in the run directory; draws every camera at every step, which "
         "costs time but changes no result",
     ] = False
+    only_success: Annotated[bool, EXECUTION, "record successful episodes only"] = False
+    demonstrations: Annotated[
+        int,
+        EXECUTION,
+        AtLeast(0),
+        "record until so many episodes of every task have succeeded, of at most n_episodes; 0: record all",
+    ] = 0
+    noise: Annotated[
+        str,
+        "noise added to the policy's actions: its standard deviation as a share of half their range; of a comma "
+        "list each episode takes one",
+    ] = "0"
+    noise_share: Annotated[float, AtLeast(0), AtMost(1), "share of the steps that noise is added to"] = 0.5
     recording_repo_id: Annotated[
         str | None, EXECUTION, "as in LeRobot, but nothing is uploaded: the dataset stays with the run"
     ] = None
@@ -226,6 +239,14 @@ class EvalConfig:
     def __post_init__(self) -> None:
         if self.recording_repo_id is not None and not self.recording:
             raise ValueError("recording_repo_id needs recording=true")
+        if (self.only_success or self.demonstrations) and not self.recording:
+            name = "only_success" if self.only_success else "demonstrations"
+            raise ValueError(f"{name} needs recording=true; proctor record sets both")
+        if self.demonstrations > self.n_episodes:
+            raise ValueError(
+                f"demonstrations={self.demonstrations} of at most n_episodes={self.n_episodes} episodes: "
+                "ask for more episodes"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from proctor.engine.demonstrations import Demonstrations
 from proctor.engine.queue import EpisodeQueue, TaskKey
 from proctor.engine.retries import Attempts, Cause, Failure, Restarts
 from proctor.engine.stopping import Stop, StopRules
@@ -49,10 +50,17 @@ class Tally:
         self._ended, self._errors = before.ended, before.errors
         self._endings = Results(before).endings(self._reporting)
         self._running = {key: steps for key, steps in cut_short if not before.state(key)}
+        self.total = len(before.plan)
+        """How many episodes there will be, as far as is known."""
         self._episode_seconds = 0.0
         self.finished = 0
         """How many episodes have finished in this session."""
         self.build_seconds = 0.0
+
+    @property
+    def ended(self) -> int:
+        """How many episodes have ended, in all sessions."""
+        return self._ended
 
     def knows(self, record: EpisodeRecord) -> bool:
         """Whether it has been told of this ending before, or of a better one."""
@@ -87,7 +95,7 @@ class Tally:
         started = [RunningEpisode(key, age) for key, age in self._running.items()]
         return Progress(
             ended=self._ended,
-            total=len(self._plan),
+            total=self.total,
             errors=self._errors,
             rate=self._rate(started) if self._reporting else None,
             running=started,
@@ -125,6 +133,7 @@ class Dispatch:
         max_open_tasks: how many tasks may be in flight at once; 0: no limit.
         cut_short: what was running when earlier sessions ended.
         rules: what may end the run before its plan does.
+        demonstrations: successes of every task after which the rest of its episodes is not needed; 0: all are.
         logs: where to look when the policy was lost; "" where nothing is kept.
         more: whether episodes will be added while it runs, until `close`.
     """
@@ -138,16 +147,21 @@ class Dispatch:
         max_open_tasks: int = 0,
         cut_short: Iterable[RunningEpisode] = (),
         rules: StopRules | None = None,
+        demonstrations: int = 0,
         logs: str = "",
         more: bool = False,
     ) -> None:
         self._queue = EpisodeQueue(before.plan, pending, max_open_tasks)
         self.tally = Tally(before, cut_short)
-        self._rules, self._logs, self._more = rules, logs, more
+        self._rules, self._logs, self._more, self._planned = rules, logs, more, len(before.plan)
         self._in_flight: dict[EpisodeKey, Episode] = {}
         self._attempts = Attempts(max_attempts)
         self._batch = Batch([], [], [])
         self.restarts = Restarts(max_attempts)
+        self._demonstrations = Demonstrations(before, demonstrations) if demonstrations else None
+        if self._demonstrations is not None:
+            self._demonstrations.restrict_all(self._queue)
+            self._foresee()
         self.workers = 1
         """How many are at work, or will be."""
         self.error: ProctorError | None = None
@@ -219,6 +233,8 @@ class Dispatch:
         tries = self._attempts.number(record.key) + (record.status == "finished")
         self._batch.records.append(replace(record, attempts=tries))
         self.restarts.progressed()
+        if self._demonstrations is not None and self._demonstrations.add(record):
+            self._demonstrations.restrict(self._queue, record.key[:2])
 
     def note_attempt(self, key: EpisodeKey, reason: str, worker: int) -> None:
         """Take an attempt that came to nothing at an episode which is still where it was."""
@@ -316,3 +332,10 @@ class Dispatch:
             self._queue.set_costs(self.tally.build_seconds, self.tally.mean_episode())
         if self._rules is not None and self._rules.stop is None:
             self._rules.add(records)
+        self._foresee()
+
+    def _foresee(self) -> None:
+        """Say how many episodes there will be if the rest succeeds, where the run ends with its demonstrations."""
+        if self._demonstrations is not None:
+            lacking = sum(self._demonstrations.lacking.values())
+            self.tally.total = min(self._planned, self.tally.ended + lacking)

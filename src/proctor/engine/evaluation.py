@@ -6,17 +6,18 @@ import contextlib
 import importlib.util
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
+from proctor.engine.demonstrations import Demonstrations
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, Workforce
 from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
-from proctor.engine.stopping import rules_for
+from proctor.engine.stopping import Stop, rules_for
 from proctor.engine.warm_processes import WarmProcesses
 from proctor.errors import (
     DamagedError,
@@ -38,8 +39,9 @@ from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.outcomes import Outcomes
+from proctor.store.outcomes import SUCCESS, Outcomes
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
+from proctor.store.schema import EpisodeRecord
 
 _TRIES = 20
 """Names that are tried for a run directory, where the user has given none."""
@@ -167,12 +169,13 @@ class EvaluationRun:
         try:
             table.end_session(session, ending.startup, ending.words)
             run = ScoredRun(self._directory.path, self._plan)
-            stop = self._rules.decide(run.all_ended) if self._rules is not None else None
+            stop, problem = self._decide(run)
+            error = error or (problem if ending.stopped_by is None else None)
             table.set_meta("stopped", stop.to_meta() if stop is not None else None)
             info, result = write_eval_info(run), run
             self._directory.remove_leftovers()
-            if self._settings.eval.recording:
-                recorded = 0 if interrupts.count > 1 else assemble(self._directory.path, run.records)
+            if self._settings.eval.recording and interrupts.count <= 1:
+                recorded = assemble(self._directory.path, self._wanted(run))
             if error is None and ending.stopped_by is None and not run.complete:
                 left = len(run.ended.missing)
                 error = RunError(f"{left} episodes have not ended, and nothing says why.")
@@ -180,6 +183,21 @@ class EvaluationRun:
         except ProctorError as problem:
             error = error or problem
         return Evaluation(result, info, ending.stopped_by, error, recorded)
+
+    def _decide(self, run: ScoredRun) -> tuple[Stop | None, ProctorError | None]:
+        """Return where the run stops before the end of its plan, and what it lacks that it was to have."""
+        wanted = self._settings.eval.demonstrations
+        if not wanted:
+            return (self._rules.decide(run.all_ended) if self._rules is not None else None), None
+        demonstrations = Demonstrations(run.all_ended, wanted)
+        return demonstrations.stop, demonstrations.problem
+
+    def _wanted(self, run: ScoredRun) -> Iterable[EpisodeRecord]:
+        """Return the records of the episodes that the dataset is to have."""
+        settings, ended = self._settings.eval, run.all_ended
+        if settings.demonstrations:
+            return run.all_records.at(Demonstrations(ended, settings.demonstrations).places)
+        return run.records.at(run.ended.at(SUCCESS)) if settings.only_success else run.records
 
     def _unread(self, stopped_by: signal.Signals | None = None, error: ProctorError | None = None) -> Evaluation:
         """Return the evaluation of a run whose episodes were not looked at: it has none yet, or is gone."""
@@ -201,7 +219,7 @@ def evaluate_settings(
         warm: where processes are kept that can be used again.
     """
     if settings.eval.recording:
-        check_can_record(settings.env.python)
+        check_can_record()
     if settings.cluster.address is not None:
         _check_sendable(settings.cluster.address, live_policy)
     else:
@@ -269,6 +287,7 @@ def run_start(settings: Settings, directory: RunDirectory, before: Outcomes, wor
         benchmark=_benchmark_name(settings),
         directory=directory.path,
         nodes=workforce.nodes,
+        demonstrations=settings.eval.demonstrations,
     )
 
 

@@ -15,6 +15,7 @@ from proctor.blame import users_code
 from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
+from proctor.engine.action_noise import ActionNoise
 from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
@@ -41,6 +42,7 @@ from proctor.machine.versions import (
 )
 from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import LivePolicy, Policy, PolicySpec
+from proctor.recording.assembly import check_can_film
 from proctor.types import BenchmarkSpec
 
 
@@ -82,6 +84,7 @@ class PreparedRun:
         identity: all that results depend on.
         videos: how many per task can be drawn.
         notes: for the user to read.
+        noise: what is added to the policy's actions, if anything is.
     """
 
     policy: LoadedPolicy
@@ -90,6 +93,7 @@ class PreparedRun:
     identity: Identity
     videos: int
     notes: Sequence[str]
+    noise: ActionNoise | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -165,9 +169,10 @@ class Preparation:
         spec = self._spec_behind(policy.spec.env_processors)
         check_fit(policy.spec, spec)
         check_tasks(policy.spec, self.facts.tasks)
+        noise = ActionNoise.of(self.settings.eval, spec)
         renderer, videos = self._choose_renderer(policy, spec, tell, find)
         identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
-        return PreparedRun(policy, spec, renderer, identity, videos, notes)
+        return PreparedRun(policy, spec, renderer, identity, videos, notes, noise)
 
     def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
         """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
@@ -276,6 +281,8 @@ class Preparation:
     ) -> tuple[Renderer | None, int]:
         """Find a GL that works if anything will be drawn; without one, videos are left out."""
         records = self.settings.eval.recording and any(feature.drawn for feature in spec.features.values())
+        if records:
+            check_can_film(self.settings.env.python)
         looks = PolicyView.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
         videos = self.settings.eval.max_episodes_rendered
         if videos and self.facts.no_frames:
@@ -342,6 +349,8 @@ class Preparation:
             policy_settings=to_plain(policy.settings) if in_worker else None,
             fps=self.facts.fps,
             video_fps=s.eval.video_fps,
+            only_success=s.eval.only_success,
+            noise=None if prepared.noise is None else to_plain(prepared.noise),
             python=s.env.python,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class EpisodeQueue:
         self._window = LEAST_ROUNDS * self._tasks
         self._max_open = max_open_tasks
         self._in_flight: Counter[TaskKey] = Counter()
+        self._most: dict[TaskKey, int] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -66,6 +67,16 @@ class EpisodeQueue:
         """Tell what a switch and an episode cost, so that workers stay with a task for long enough."""
         rounds = build_seconds / (MOST_BUILDING * max(episode_seconds, 1e-6))
         self._window = max(LEAST_ROUNDS, round(rounds)) * self._tasks
+
+    def set_most(self, key: TaskKey, most: int | None) -> None:
+        """Let at most so many episodes of a task be in flight at once; `None`: any number."""
+        self._most[key] = MOST_EPISODES if most is None else most
+
+    def drop_behind(self, key: TaskKey, place: int) -> None:
+        """Forget the waiting episodes of a task behind a place of the plan."""
+        before = len(self._waiting[key])
+        self._waiting[key].drop_behind(place)
+        self._length -= before - len(self._waiting[key])
 
     def take(self, held: TaskKey | None) -> Episode | None:
         """Return the next episode for a worker that has a simulator for `held`, or `None`: it must wait."""
@@ -93,6 +104,8 @@ class EpisodeQueue:
         return self._plan[self._waiting[key].take()]
 
     def _may_open(self, key: TaskKey) -> bool:
+        if self._in_flight[key] >= self._most.get(key, MOST_EPISODES):
+            return False
         if not self._max_open or self._in_flight[key] > 0:
             return True
         return sum(count > 0 for count in self._in_flight.values()) < self._max_open
@@ -119,9 +132,18 @@ class _Waiting:
             heappop(self._returned)
         else:
             self._next += 1
+        self._find_head()
+        return taken
+
+    def drop_behind(self, place: int) -> None:
+        self._fresh = self._fresh[: max(self._next, int(np.searchsorted(self._fresh, place, "right")))]
+        self._returned = [returned for returned in self._returned if returned <= place]
+        heapify(self._returned)
+        self._find_head()
+
+    def _find_head(self) -> None:
         fresh = int(self._fresh[self._next]) if self._next < len(self._fresh) else NOTHING
         self.head = min(fresh, self._returned[0]) if self._returned else fresh
-        return taken
 
 
 def _by_task(plan: Plan, pending: Iterable[Episode]) -> Iterator[tuple[TaskKey, NDArray[np.int64]]]:

@@ -59,8 +59,8 @@ class Recorder(Protocol):
     def observe(self, observation: Observation) -> None:
         """Take what is seen before the next action, by the simulator's own names; more may be there."""
 
-    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
-        """Take an action of the policy and what came of it."""
+    def act(self, action: NDArray[Any], executed: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy, what the simulator was given for it, and what came of it."""
 
     def finish(self, record: EpisodeRecord) -> None:
         """The episode has ended: keep it."""
@@ -173,8 +173,9 @@ def run_episode(
     view: PolicyView,
     meter: Meter,
     sinks: EpisodeSinks = NO_SINKS,
+    noise: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
 ) -> EpisodeRecord:
-    """Run one episode to its end and return its record.
+    """Run one episode to its end and return its record; `noise` says what is executed for what the policy wants.
 
     Its digests cover every observation the policy saw, every action that the simulator was given, every reward,
     the success and how it ended: an episode whose two digests are equal is the same, to the bit.
@@ -200,7 +201,8 @@ def run_episode(
         chunk = actor.act(windows.at(step))
         meter.asked()
         next_ask = step + len(chunk)
-        for action in chunk:
+        for wanted in chunk:
+            action = wanted if noise is None else noise(wanted)
             seen = windows.needs(step + 1, next_ask)
             meter.enter(Phase.STEP)
             outcome = simulator.step(action, seen_too if seen else unseen)
@@ -216,7 +218,7 @@ def run_episode(
             limited = step >= episode.task.max_steps
             ended = terminated or truncated or limited
             if recorder is not None:
-                recorder.act(action, outcome, ended)
+                recorder.act(wanted, action, outcome, ended)
             if seen and not ended:
                 windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
             elif recorder is not None and not ended:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from proctor.benchmarks.processors import EnvProcessor, make_simulator, processors_for
 from proctor.benchmarks.protocol import Benchmark, Simulator
 from proctor.blame import described, named
+from proctor.config.plain_values import from_plain
 from proctor.config.registry import load_object
+from proctor.engine.action_noise import ActionNoise, EpisodeNoise
 from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
@@ -28,7 +30,7 @@ from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
-from proctor.recording.recorder import EpisodeRecorder, RecordingError
+from proctor.recording.recorder import EpisodeRecorder, RecordingError, RecordingOptions
 from proctor.store.schema import EpisodeRecord
 from proctor.types import BenchmarkSpec, Episode, Observation
 
@@ -47,6 +49,8 @@ class WorkerBoot:
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
     video_fps: int = 30
+    only_success: bool = False
+    noise: dict[str, Any] | None = None
     spawned: float = 0.0
 
 
@@ -98,12 +102,18 @@ class SimulatorCache:
 
 
 def play(
-    cache: SimulatorCache, episode: Episode, actor: Actor, view: PolicyView, meter: Meter, sinks: EpisodeSinks
+    cache: SimulatorCache,
+    episode: Episode,
+    actor: Actor,
+    view: PolicyView,
+    meter: Meter,
+    sinks: EpisodeSinks,
+    noise: EpisodeNoise | None = None,
 ) -> EpisodeRecord:
     """Run one episode on a cached simulator; what is kept of it is durable when this returns."""
     meter.start_episode()
     try:
-        record = run_episode(cache.simulator_for(episode), episode, actor, view, meter, sinks)
+        record = run_episode(cache.simulator_for(episode), episode, actor, view, meter, sinks, noise)
         meter.enter(Phase.ENCODE)
         sinks.finish(record)
     except BaseException:
@@ -134,15 +144,17 @@ class EpisodePlayer:
         self._boot, self._actor = boot, actor
         self._spec = BenchmarkSpec.from_wire(boot.spec)
         self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec)
+        self._noise: ActionNoise | None = None if boot.noise is None else from_plain(ActionNoise, boot.noise)
+        self._recording = RecordingOptions(boot.fps, self._noise is not None, boot.only_success)
 
     def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
         """Run an episode, filmed and recorded into these files."""
-        fps = self._boot.fps
         sinks = EpisodeSinks(
-            VideoSink(video, fps, self._boot.video_fps) if video else None,
-            EpisodeRecorder(recording, episode, self._spec, fps) if recording else None,
+            VideoSink(video, self._boot.fps, self._boot.video_fps) if video else None,
+            EpisodeRecorder(recording, episode, self._spec, self._recording) if recording else None,
         )
-        record = play(self._cache, episode, self._actor, self._view, self._meter, sinks)
+        noise = None if self._noise is None else self._noise.of_episode(episode, self._spec)
+        record = play(self._cache, episode, self._actor, self._view, self._meter, sinks, noise)
         self._meter.enter(Phase.BUILD)
         self._prove()  # its simulator may have been built from code that was imported only now
         return record

@@ -51,7 +51,7 @@ def check_parallel(settings: Settings) -> None:
         raise UsageError("--eval.use_async_envs=false is for a debugger and one process: use proctor eval.")
     check_interpreter(settings)
     if settings.eval.recording:
-        check_can_record(settings.env.python)
+        check_can_record()
 
 
 class _Parallel:

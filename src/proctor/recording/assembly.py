@@ -24,22 +24,30 @@ _NEW, _OLD = f"{DATASET}.part", f"{DATASET}.old"
 
 
 def can_record() -> bool:
-    """Whether the packages that write a dataset are installed, and new enough."""
-    if any(importlib.util.find_spec(name) is None for name in ("av", "pyarrow")):
-        return False
-    return int(metadata.version("av").partition(".")[0]) >= _AV
+    """Whether the packages that write any dataset are installed, and new enough."""
+    return importlib.util.find_spec("pyarrow") is not None and _can_film()
 
 
-def check_can_record(env_python: str | None) -> None:
-    """Refuse to record where what writes the dataset is missing."""
-    if not can_record():
+def check_can_record() -> None:
+    """Refuse to record where what writes a dataset is missing."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UsageError(f"--eval.recording needs pyarrow. Run: {install_command('recording')}")
+
+
+def _can_film() -> bool:
+    return importlib.util.find_spec("av") is not None and int(metadata.version("av").partition(".")[0]) >= _AV
+
+
+def check_can_film(env_python: str | None) -> None:
+    """Refuse to record pictures where what writes videos is missing."""
+    if not _can_film():
         raise UsageError(
-            f"--eval.recording needs av {_AV} or later, and pyarrow. Run: {install_command('recording')}"
+            f"--eval.recording of pictures needs av {_AV} or later. Run: {install_command('recording')}"
         )
     if env_python is not None:
         asked = ask_program([env_python, "-c", "import av"], seconds=300)
         if not asked.may_be_well:
-            raise UsageError(f"--eval.recording needs av in --env.python too. Run: {env_python} -m pip install av")
+            raise UsageError(f"--eval.recording of pictures needs av in --env.python too. Run: {env_python} -m pip install av")
 
 
 def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path] = ()) -> int:

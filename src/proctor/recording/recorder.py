@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from proctor.recording.clips import CONTAINER, ClipWriter
 from proctor.recording.schema import (
     ACTION,
     DONE,
+    EXECUTED,
     REWARD,
     SUCCESS,
     WANTED,
@@ -45,6 +47,21 @@ class RecordingError(Exception):
     """An episode could not be recorded: disk full, or the directory is gone."""
 
 
+@dataclass(frozen=True)
+class RecordingOptions:
+    """How episodes are recorded.
+
+    Attributes:
+        fps: the benchmark's steps a second.
+        noisy: whether what is executed may be another action than the policy's.
+        only_success: whether a failure leaves nothing.
+    """
+
+    fps: int
+    noisy: bool = False
+    only_success: bool = False
+
+
 class EpisodeRecorder:
     """Takes what a benchmark's settings offer at every step, and what was done there.
 
@@ -52,14 +69,14 @@ class EpisodeRecorder:
         path: the folder that holds the episode when it is whole.
         episode: the episode.
         spec: what the benchmark offers.
-        fps: the benchmark's steps a second.
+        options: the benchmark's steps a second, and what of an episode is kept.
     """
 
-    def __init__(self, path: Path, episode: Episode, spec: BenchmarkSpec, fps: int) -> None:
+    def __init__(self, path: Path, episode: Episode, spec: BenchmarkSpec, options: RecordingOptions) -> None:
         self._path, self._partial = path, path.with_name(path.name + PART)
-        self._episode, self._spec, self._fps = episode, spec, fps
+        self._episode, self._spec, self._options = episode, spec, options
         self._observed = observed_columns(spec)
-        self._columns = self._observed | step_columns(spec)
+        self._columns = self._observed | step_columns(spec, options.noisy)
         self._clips: dict[str, ClipWriter] = {}
         self._image_stats = {key: ImageStats() for key, column in self._columns.items() if column.video}
         self._steps: dict[str, list[Any]] = {key: [] for key, c in self._columns.items() if not c.video}
@@ -77,11 +94,12 @@ class EpisodeRecorder:
             else:
                 self._steps[key].append(array.astype(column.dtype))
 
-    def act(self, action: NDArray[Any], outcome: Outcome, done: bool) -> None:
-        """Take an action of the policy and what came of it."""
+    def act(self, action: NDArray[Any], executed: NDArray[Any], outcome: Outcome, done: bool) -> None:
+        """Take an action of the policy, what the simulator was given for it, and what came of it."""
         values = {
             ACTION: self._spec.executed(action),
-            WANTED: action,  # no column where it is what was executed
+            WANTED: action,  # no column where nothing is clipped
+            EXECUTED: self._spec.executed(executed),  # no column where there is no noise
             REWARD: outcome.reward,
             SUCCESS: bool(outcome.success),
             DONE: done,
@@ -91,7 +109,10 @@ class EpisodeRecorder:
                 self._steps[key].append(value)
 
     def finish(self, record: EpisodeRecord) -> None:
-        """Make the episode durable under its name."""
+        """Make the episode durable under its name, unless it is one that is not wanted."""
+        if self._options.only_success and not record.success:
+            self.abandon()
+            return
         try:
             self._make_folder()
             for clip in self._clips.values():
@@ -120,7 +141,7 @@ class EpisodeRecorder:
             if key not in self._clips:
                 self._make_folder()
                 path = self._partial / f"{dataset_name(key)}.{CONTAINER}"
-                self._clips[key] = ClipWriter(path, self._fps, frame.shape)
+                self._clips[key] = ClipWriter(path, self._options.fps, frame.shape)
             self._clips[key].add(frame)
         except OSError as error:
             raise RecordingError(f"cannot write {self._path}: {error}") from error
@@ -137,7 +158,7 @@ class EpisodeRecorder:
             "origin": {name: getattr(record, name) for name in _ORIGIN},
             "prompt": self._episode.task.prompt,
             "frames": record.steps,
-            **to_plain(DatasetSchema(self._spec.name, self._fps, columns)),
+            **to_plain(DatasetSchema(self._spec.name, self._options.fps, columns)),
             "image_stats": {
                 dataset_name(key): {name: value.tolist() for name, value in images.stats().items()}
                 for key, images in self._image_stats.items()

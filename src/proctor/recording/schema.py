@@ -22,6 +22,9 @@ ACTION, REWARD, SUCCESS, DONE = "action", "next.reward", "next.success", "next.d
 WANTED = "policy_action"
 """What the policy wanted, where the simulator clips it. What begins with `action` is what LeRobot trains on."""
 
+EXECUTED = "executed_action"
+"""What the simulator was given, where noise was added to it."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -73,12 +76,13 @@ def observed_columns(spec: BenchmarkSpec) -> dict[str, Column]:
     return {spec.sources.get(key, key): _column(f.shape, f.dtype) for key, f in spec.features.items()}
 
 
-def step_columns(spec: BenchmarkSpec) -> dict[str, Column]:
-    """Return the columns of what was done in a step, and what came of it."""
+def step_columns(spec: BenchmarkSpec, noisy: bool = False) -> dict[str, Column]:
+    """Return the columns of what was done in a step, with noise or without, and what came of it."""
     action = Column("float32", (spec.action_size,))
     return {
         ACTION: action,
         **({WANTED: action} if spec.clips_actions else {}),
+        **({EXECUTED: action} if noisy else {}),
         REWARD: Column("float32", (1,)),
         SUCCESS: Column("bool", (1,)),
         DONE: Column("bool", (1,)),

@@ -69,8 +69,14 @@ def describe_start(start: RunStart) -> str:
         "shards": "in every shard",
     }[start.placement]
     nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
+    each = "" if tasks == 1 else "each of "
+    what = (
+        f"{count(start.demonstrations, 'demonstration')} of {each}{count(tasks, 'task')}"
+        if start.demonstrations
+        else f"{count(len(start.plan), 'episode')} of {count(tasks, 'task')}"
+    )
     return (
-        f"{start.benchmark}: {count(len(start.plan), 'episode')} of {count(tasks, 'task')}{resumed}; "
+        f"{start.benchmark}: {what}{resumed}; "
         f"{count(start.workers, 'worker')}{nodes}; policy {start.policy} {where}"
     )
 
@@ -161,6 +167,7 @@ class LiveDisplay(Watcher):
         self._tasks: dict[tuple[str, int], TaskID] = {}
         self._ended: Counter[tuple[str, int]] = Counter()
         self._successes: Counter[tuple[str, int]] = Counter()
+        self._counted = self._ended
         self._wanted: Counter[tuple[str, int]] = Counter()
         self._reporting: set[tuple[str, int]] = set()
         self._names: dict[tuple[str, int], str] = {}
@@ -170,8 +177,11 @@ class LiveDisplay(Watcher):
     def started(self, start: RunStart) -> None:
         """Print the opening line and begin drawing."""
         self._console.print(describe_start(start), markup=False, highlight=False)
-        self._overall = self._bars.add_task("all tasks", total=len(start.plan), rate="")
         wanted = np.bincount(start.plan.numbers, minlength=len(start.plan.all_tasks))
+        if start.demonstrations:
+            # What is wanted are successes, so they are what the bars count.
+            self._counted, wanted[:] = self._successes, start.demonstrations
+        self._overall = self._bars.add_task("all tasks", total=int(wanted.sum()), rate="")
         for number, task in enumerate(start.plan.all_tasks):
             key, state = task_key(task), start.before["state"][start.before.of_task(number)]
             self._wanted[key] = int(wanted[number])
@@ -188,7 +198,8 @@ class LiveDisplay(Watcher):
         self._successes[key] += bool(record.success)
 
     def _move_on(self) -> None:
-        self._bars.update(self._overall, completed=self._ended.total())
+        done = {key: min(self._counted[key], wanted) for key, wanted in self._wanted.items()}
+        self._bars.update(self._overall, completed=sum(done.values()))
         for key, ended in self._ended.items():
             if not ended:
                 continue
@@ -196,7 +207,7 @@ class LiveDisplay(Watcher):
                 self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
             self._bars.update(
                 self._tasks[key],
-                completed=ended,
+                completed=done[key],
                 rate=f"{self._successes[key]}/{ended} succeeded" if key in self._reporting else "",
             )
         self._make_room()
@@ -204,7 +215,7 @@ class LiveDisplay(Watcher):
     def _make_room(self) -> None:
         # More tasks than lines: show the unfinished ones, and of those the furthest.
         room = max(3, min(_MOST_TASKS, self._console.height - 6))
-        order = sorted(self._tasks, key=lambda key: (self._ended[key] >= self._wanted[key], -self._ended[key]))
+        order = sorted(self._tasks, key=lambda key: (self._counted[key] >= self._wanted[key], -self._ended[key]))
         for place, key in enumerate(order):
             self._bars.update(self._tasks[key], visible=place < room)
 

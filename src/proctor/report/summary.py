@@ -101,8 +101,8 @@ def _stopped(evaluation: Evaluation) -> list[Text]:
     stopped = run.get("stopped")
     if stopped is None:
         return []
-    precise = stopped["decision"] == "precise"
-    return [Text(describe_stop(stopped, run["n_planned"]), style="" if precise else "bold")]
+    quiet = stopped["decision"] in ("precise", "recorded")
+    return [Text(describe_stop(stopped, run["n_planned"]), style="" if quiet else "bold")]
 
 
 def describe_stop(stopped: Mapping[str, Any], planned: int) -> str:
@@ -112,6 +112,11 @@ def describe_stop(stopped: Mapping[str, Any], planned: int) -> str:
         known = stopped["interval"]
         rate = Rate(known["successes"], known["n_episodes"], known["low"], known["high"])
         return f"{after}: {stopped['rule']} is reached, the rate is {rate}."
+    if stopped["decision"] == "recorded":
+        return (
+            f"{count(stopped['played'], 'episode')} were played for {stopped['rule']}. The rates are those of the "
+            f"first {stopped['episodes']}, equally many of every task."
+        )
     verdict = {
         "better": f"{stopped['rule']}",
         "worse": f"not {stopped['rule']}, but worse",

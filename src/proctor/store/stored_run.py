@@ -251,6 +251,11 @@ class StoredRun:
         """The records of those that ended, in plan order."""
         return StoredRecords(self.ended, self.path / DATABASE, self._episodes[1])
 
+    @property
+    def all_records(self) -> StoredRecords:
+        """The records of all planned episodes that ended, those beyond the place where the run stopped too."""
+        return StoredRecords(self.all_ended, self.path / DATABASE, self._episodes[1])
+
     @cached_property
     def running(self) -> Sequence[RunningEpisode]:
         """Those that were started and have not ended."""

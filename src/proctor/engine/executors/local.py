@@ -107,6 +107,8 @@ class RunOrder:
             max_open_tasks=self.settings.env.max_parallel_tasks,
             cut_short=ledger.running(),
             rules=rules,
+            # Of episodes that arrive one by one somebody else decides how many are needed.
+            demonstrations=self.settings.eval.demonstrations if self.feed is None else 0,
             logs=str(self.directory.logs),
             more=self.feed is not None,
         )

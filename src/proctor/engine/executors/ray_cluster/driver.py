@@ -205,6 +205,7 @@ class Driver:
             max_attempts=self._settings.eval.max_attempts,
             cut_short=ledger.running(),
             rules=rules,
+            demonstrations=self._settings.eval.demonstrations,
         )
         scheduler = self._scheduler = NodeScheduler(dispatch, ledger, self._directory, context.watcher)
         for node in self.admitted():

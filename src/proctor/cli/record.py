@@ -1,0 +1,85 @@
+"""`proctor record`: demonstrations of a policy, as a LeRobotDataset."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Annotated
+
+from proctor.cli.command import Given, RunCommand
+from proctor.cli.eval import carry_out
+from proctor.config.flags import Nested
+from proctor.config.help import flag_tables
+from proctor.config.load import build_settings, section
+from proctor.config.settings import AtLeast
+from proctor.engine.evaluation import evaluate_settings
+from proctor.engine.process import be_steady
+
+_WORDS = """Record demonstrations of a policy, on all cores, as one LeRobotDataset v3.
+
+usage: proctor record --demonstrations=N --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
+
+  proctor record --demonstrations=50 --policy.type=expert --env.type=metaworld --env.task=mt10 --env.obs_type=state
+  proctor record --demonstrations=200 --noise=0,0.1,0.25,0.5 --policy.type=expert --env.type=metaworld \\
+    --env.task=mt50 --env.obs_type=state --output_dir=outputs/demonstrations
+  proctor record --resume=outputs/demonstrations
+
+The dataset is OUTPUT_DIR/dataset. It has the first N successes of every task, so it is the same for any number of
+workers, after crashes and after a resume. Pictures are recorded if the --env settings have any: --env.obs_type=state
+has none. Seeds are others than those of evaluations: --seed is 1000000 unless you choose it."""
+
+_SEED = 1_000_000
+"""Of the first episode. Evaluations begin at 1000: what a policy is trained on must not be what it is tested on."""
+
+_DEMONSTRATIONS = 50
+_TRIES = 10
+"""Episodes of a task for each demonstration, at the most: a policy that succeeds less often teaches little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSettings:
+    """The flags of `proctor record` besides those of `proctor eval`."""
+
+    demonstrations: Annotated[int | None, AtLeast(1), f"episodes of every task in the dataset [{_DEMONSTRATIONS}]"] = (
+        None
+    )
+    only_success: Annotated[bool | None, "false: the first episodes of every task, failures too [true]"] = None
+    noise: Annotated[
+        str | None,
+        "noise on executed actions, as a share of half their range; labels stay clean. Of a comma list each "
+        "episode takes one [0]",
+    ] = None
+
+
+def _record(given: Given[RecordSettings]) -> int:
+    settings = build_settings(_as_run(given.own, given.tree))
+    if not settings.eval.use_async_envs:
+        be_steady()
+    return carry_out(
+        settings,
+        lambda watchers: evaluate_settings(settings, watchers),
+        lambda directory: shlex.join(["proctor", "record", f"--resume={directory}"]),
+    )
+
+
+record_command = RunCommand("record", _record, _WORDS, ("Demonstrations", RecordSettings), flag_tables)
+
+
+def _as_run(own: RecordSettings, tree: Nested) -> Nested:
+    """Return the settings of the run that records: what is not given is as in the run that goes on, if one does."""
+    chosen = section(tree, "eval")
+    resumes = bool(tree.get("resume"))
+    only_success = own.only_success if own.only_success is not None else chosen.get("only_success", True)
+    number = own.demonstrations
+    if number is None and not resumes:
+        number = _DEMONSTRATIONS
+    if number is not None:
+        chosen["demonstrations"] = number if only_success else 0
+        least = _TRIES * number if only_success else number
+        chosen["n_episodes"] = max(least, chosen["n_episodes"]) if resumes else chosen.get("n_episodes", least)
+    if own.noise is not None:
+        chosen["noise"] = own.noise
+    if not resumes:
+        tree.setdefault("seed", _SEED)
+        tree.setdefault("job_name", "record")
+    return {**tree, "eval": {**chosen, "recording": True, "only_success": only_success}}
