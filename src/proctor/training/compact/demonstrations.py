@@ -128,24 +128,34 @@ def _picture(content: bytes) -> NDArray[np.uint8]:
 
 
 def _frames(root: Path, key: str, episodes: list[dict[str, Any]], info: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """Return every frame of a camera that was recorded as videos."""
-    import av
-
-    about, pieces = f"videos/{key}", []
+    """Return every frame of a camera that was recorded as videos. Each file is decoded once, from start to end."""
+    about = f"videos/{key}"
+    frames = np.empty((sum(row["length"] for row in episodes), *info["features"][key]["shape"]), np.uint8)
+    parts: dict[str, list[tuple[int, int, int]]] = {}
+    place = 0
     for row in episodes:
-        start, length = round(row[f"{about}/from_timestamp"] * info["fps"]), row["length"]
         name = info["video_path"].format(
             video_key=key, chunk_index=row[f"{about}/chunk_index"], file_index=row[f"{about}/file_index"]
         )
-        with av.open(str(root / name)) as video:
-            stream = video.streams.video[0]
-            video.seek(round(start / info["fps"] / stream.time_base), stream=stream)
-            frames = [
-                frame.to_ndarray(format="rgb24")
-                for frame in video.decode(stream)
-                if start <= round(float(frame.pts * stream.time_base) * info["fps"]) < start + length
-            ]
-        if len(frames) != length:
-            raise ValueError(f"{name} has {len(frames)} frames of an episode of {length}")
-        pieces.append(np.stack(frames))
-    return np.concatenate(pieces)
+        first = round(row[f"{about}/from_timestamp"] * info["fps"])
+        parts.setdefault(name, []).append((first, row["length"], place))
+        place += row["length"]
+    for name, wanted in parts.items():
+        _decode(root / name, info["fps"], wanted, frames)
+    return frames
+
+
+def _decode(path: Path, fps: float, wanted: list[tuple[int, int, int]], frames: NDArray[np.uint8]) -> None:
+    """Put the frames of a file where they belong; `wanted` says which, how many, and from where on."""
+    import av
+
+    target = {first + number: place + number for first, length, place in wanted for number in range(length)}
+    with av.open(str(path)) as video:
+        stream = video.streams.video[0]
+        stream.thread_type = "AUTO"
+        for frame in video.decode(stream):
+            place = target.pop(round(float(frame.pts * stream.time_base) * fps), None)
+            if place is not None:
+                frames[place] = frame.to_ndarray(format="rgb24")
+    if target:
+        raise ValueError(f"{path.name} lacks {len(target)} frames")
