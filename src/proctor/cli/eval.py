@@ -14,7 +14,7 @@ from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
-from proctor.config.load import build_settings
+from proctor.config.load import build_settings, or_embedded
 from proctor.config.settings import Settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.process import be_steady
@@ -43,6 +43,7 @@ _WORDS = """Evaluate a policy on a benchmark.
 
 usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
 
+  proctor eval                      (the policy that comes with Proctor, on Meta-World's 50 tasks)
   proctor eval --policy.type=expert --env.type=metaworld --env.task=easy --eval.n_episodes=10
   proctor eval --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=reach-v3
   proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3,push-v3
@@ -59,7 +60,7 @@ class _NoneOfItsOwn:
 
 
 def _eval(given: Given[_NoneOfItsOwn]) -> int:
-    settings = build_settings(given.tree)
+    settings = build_settings(or_embedded(given.tree))
     if not settings.eval.use_async_envs:
         be_steady()
     return carry_out(

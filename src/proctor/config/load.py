@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from proctor.config.combinations import check_cluster, check_shard, check_stopping, from_slurm, tracker_names
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.lerobot_configs import PASSED_OVER, pass_over, policy_of_lerobot, read_config, tell_uploads
-from proctor.config.registry import COMPACT, benchmark_path, known_benchmarks, load_named, policy_path
+from proctor.config.registry import COMPACT, SHIPPED, benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     MOST_SEED,
     ClusterSettings,
@@ -29,6 +29,14 @@ from proctor.errors import UsageError, did_you_mean, for_python, unknown_flag
 from proctor.files import clip, is_folder, is_there, read_json
 
 SECTIONS = ("policy", "env", "eval", "limits", "cluster", "wandb")
+
+EMBEDDED: Nested = {
+    "policy": {"path": f"{SHIPPED}metaworld-mt50"},
+    "env": {"type": "metaworld", "task": "mt50", "obs_type": "state"},
+    "eval": {"n_episodes": 10},
+}
+"""What is evaluated where neither a policy nor a benchmark is named: the policy that comes with Proctor, as its model
+card says."""
 
 _KINDS = {"env.type": ("benchmark", EnvSettings), "policy.type": ("policy", PolicySettings)}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -80,6 +88,13 @@ def tree_of(flags: Mapping[str, str]) -> Nested:
         if Path(str(tree["output_dir"])) != directory:
             raise UsageError("--resume names the run directory itself; leave --output_dir out.")
     return tree
+
+
+def or_embedded(tree: Nested) -> Nested:
+    """Return a command line's values, of the embedded default where it names neither a policy nor a benchmark."""
+    if tree.get("policy") or tree.get("env") or tree.get("resume"):
+        return tree
+    return merge(EMBEDDED, tree)
 
 
 def build_settings(tree: Nested) -> Settings:
@@ -192,6 +207,8 @@ def _policy_type(path: Any) -> str:
     text = str(path)
     if text.startswith(("ws://", "wss://")):
         return "remote"
+    if text.startswith(SHIPPED) and not is_there(text):
+        return COMPACT
     if is_folder(text):
         return _checkpoint_kind(Path(text).expanduser())
     if ":" in text:

@@ -45,6 +45,9 @@ _LOADING = threading.RLock()
 COMPACT = "compact"
 """The one kind of checkpoint that is not LeRobot's; its `config.json` says so."""
 
+SHIPPED = "proctor/"
+"""What begins the names of the checkpoints that come with Proctor: `--policy.path=proctor/metaworld-mt50`."""
+
 POLICIES = {
     "expert": "proctor.policies.baselines:ExpertPolicy",
     "random": "proctor.policies.baselines:RandomPolicy",

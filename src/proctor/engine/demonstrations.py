@@ -19,7 +19,7 @@ from proctor.store.outcomes import SUCCESS, Outcomes
 from proctor.store.schema import EpisodeRecord
 
 
-class Demonstrations:
+class DemonstrationQuota:
     """The successes that a run has come to, and how many it lacks.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from proctor.engine.demonstrations import Demonstrations
+from proctor.engine.demonstrations import DemonstrationQuota
 from proctor.engine.queue import EpisodeQueue, TaskKey
 from proctor.engine.retries import Attempts, Cause, Failure, Restarts
 from proctor.engine.stopping import Stop, StopRules
@@ -158,7 +158,7 @@ class Dispatch:
         self._attempts = Attempts(max_attempts)
         self._batch = Batch([], [], [])
         self.restarts = Restarts(max_attempts)
-        self._demonstrations = Demonstrations(before, demonstrations) if demonstrations else None
+        self._demonstrations = DemonstrationQuota(before, demonstrations) if demonstrations else None
         if self._demonstrations is not None:
             self._demonstrations.restrict_all(self._queue)
             self._foresee()

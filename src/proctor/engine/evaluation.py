@@ -13,7 +13,7 @@ from typing import Any
 
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
-from proctor.engine.demonstrations import Demonstrations
+from proctor.engine.demonstrations import DemonstrationQuota
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, Workforce
 from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
@@ -189,14 +189,14 @@ class EvaluationRun:
         wanted = self._settings.eval.demonstrations
         if not wanted:
             return (self._rules.decide(run.all_ended) if self._rules is not None else None), None
-        demonstrations = Demonstrations(run.all_ended, wanted)
+        demonstrations = DemonstrationQuota(run.all_ended, wanted)
         return demonstrations.stop, demonstrations.problem
 
     def _wanted(self, run: ScoredRun) -> Iterable[EpisodeRecord]:
         """Return the records of the episodes that the dataset is to have."""
         settings, ended = self._settings.eval, run.all_ended
         if settings.demonstrations:
-            return run.all_records.at(Demonstrations(ended, settings.demonstrations).places)
+            return run.all_records.at(DemonstrationQuota(ended, settings.demonstrations).places)
         return run.records.at(run.ended.at(SUCCESS)) if settings.only_success else run.records
 
     def _unread(self, stopped_by: signal.Signals | None = None, error: ProctorError | None = None) -> Evaluation:

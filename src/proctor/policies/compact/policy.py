@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from proctor.config.registry import SHIPPED
 from proctor.config.settings import EXECUTION, AtLeast, Locates, PolicySettings
-from proctor.errors import UsageError
+from proctor.errors import UsageError, check_known
+from proctor.files import is_there
 from proctor.policies.compact.checkpoint import CompactCheckpoint, open_checkpoint
 from proctor.policies.compact.network import CompactNetwork
 from proctor.policies.protocol import Actions, Generators, Memory, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
 
-SHIPPED = Path(__file__).with_name("metaworld-mt50")
-"""The checkpoint that comes with Proctor, with its model card."""
+CHECKPOINTS = Path(__file__).with_name("checkpoints")
+"""Those that come with Proctor, each with its model card."""
+
+DEFAULT = f"{SHIPPED}metaworld-mt50"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class CompactSettings(PolicySettings):
 
     # Where it lies is no matter: its fingerprint says what it is.
     path: Annotated[
-        str | None, Locates("checkpoint"), EXECUTION, "directory of a checkpoint [the one that comes with Proctor]"
+        str | None, Locates("checkpoint"), EXECUTION, f"directory of a checkpoint, or one that comes with Proctor [{DEFAULT}]"
     ] = None
     n_action_steps: Annotated[
         int | None, AtLeast(1), EXECUTION, "actions executed before it looks again [the checkpoint's]"
@@ -51,8 +55,7 @@ class CompactPolicy(Policy):
     @classmethod
     def from_settings(cls, settings: CompactSettings, benchmark: BenchmarkSpec) -> CompactPolicy:
         """Read the checkpoint, and refuse it if the benchmark gives other shapes than it was trained on."""
-        directory = SHIPPED if settings.path is None else Path(settings.path).expanduser()
-        checkpoint = open_checkpoint(directory)
+        checkpoint = open_checkpoint(_directory(settings.path or DEFAULT))
         try:
             checkpoint = checkpoint.executing(settings.n_action_steps)
         except ValueError as error:
@@ -87,6 +90,16 @@ class CompactPolicy(Policy):
             self._network(window[-1], task)[:steps] for window, task in zip(windows, memories, strict=True)
         ]
         return Actions(chunks, memories)
+
+
+def _directory(path: str) -> Path:
+    """Return where a checkpoint lies. Raises `UsageError` if it is said to come with Proctor and does not."""
+    given = Path(path).expanduser()
+    if not path.startswith(SHIPPED) or is_there(path):
+        return given
+    known = [f"{SHIPPED}{folder.name}" for folder in sorted(CHECKPOINTS.iterdir())]
+    check_known("policy.path", [path], known)
+    return CHECKPOINTS / path.removeprefix(SHIPPED)
 
 
 def _picture_hint(shape: tuple[int, ...]) -> str:
