@@ -265,7 +265,10 @@ def open_checkpoint(directory: Path) -> CompactCheckpoint:
     except OSError as error:
         inner = directory / "pretrained_model"
         hint = f" Use --policy.path={inner}" if (inner / CONFIG).is_file() else ""
-        raise UsageError(f"--policy.path={directory} is no {COMPACT} checkpoint: {reason(error)}.{hint}") from None
+        file = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""
+        raise UsageError(
+            f"--policy.path={directory} is no {COMPACT} checkpoint: {file}{reason(error)}.{hint}"
+        ) from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise UsageError(f"--policy.path={directory} is no {COMPACT} checkpoint: {clip(str(error))}.") from None
 
