@@ -24,10 +24,12 @@ SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SI
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
 ALOHA_ENV = scripts/cached-env aloha 3.11 constraints-gym.txt $(CORE) gymnasium gym-aloha mujoco av $(TESTING)
 
-demo: $(VENV)/.installed-demo  ## Meta-World's experts on the 28 easy tasks, with a video each
+CHECKPOINTS := src/proctor/policies/compact/checkpoints
+demo: DEMO := outputs/demo/$(shell date +%Y-%m-%d_%H-%M-%S)
+demo: $(VENV)/.installed-demo  ## the policy that comes with Proctor on Meta-World's 50 tasks, with a video of each
 	@scripts/ensure-gl $(PY)
-	$(VENV)/bin/proctor eval --policy.type=expert --env.type=metaworld --env.task=easy \
-	  --eval.n_episodes=5 --eval.max_episodes_rendered=1 --eval.video_fps=10 --job_name=demo
+	$(VENV)/bin/proctor eval --eval.max_episodes_rendered=1 --eval.video_fps=10 --job_name=demo --output_dir=$(DEMO)
+	@$(PY) scripts/model_card.py --check $(CHECKPOINTS)/metaworld-mt50 $(DEMO)
 
 test: $(VENV)/.installed-dev  ## the tests, without the slow proofs
 	@scripts/ensure-gl $(PY)

@@ -36,7 +36,7 @@ class CompactSettings(PolicySettings):
 
 
 class CompactPolicy(Policy):
-    """One copy of the weights; the memory of an episode is its task's number."""
+    """A small network of Proctor's own, in NumPy; one for Meta-World's 50 tasks comes with it."""
 
     Settings = CompactSettings
     light = True
