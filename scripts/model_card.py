@@ -48,7 +48,10 @@ def table(run: ScoredRun) -> str:
         for task, rate in ((task, results.of([task_key(task)])) for task in results.tasks)
     ]
     overall = results.overall
-    rate, interval = 100 * overall.successes / overall.episodes, f"{100 * overall.low:.1f}–{100 * overall.high:.1f} %"
+    rate, interval = (
+        100 * overall.successes / overall.episodes,
+        f"{100 * overall.low:.1f}–{100 * overall.high:.1f} %",
+    )
     return "\n".join(
         [
             f"**{rate:.1f} %** ({overall.successes} of {overall.episodes} episodes, 95 % interval {interval})",

@@ -164,6 +164,8 @@ MAY_CHANGE = {
         "recording",
         "recording_repo_id",
         "recording_private",
+        "only_success",
+        "demonstrations",
         "max_attempts",
         "recycle_after",
         "shard_id",
@@ -208,6 +210,7 @@ def test_what_is_left_of_all_sections_is_identity() -> None:
     assert identity_fields(settings) == {
         "policy": {"type": "zero", "path": None},
         "env": {"type": "own", "friction": 1.0, "unmarked": 0},
+        "eval": {"noise": "0", "noise_share": 0.5},
         "seed": 7,
         "rename_map": {},
     }

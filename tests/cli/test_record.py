@@ -66,7 +66,9 @@ def test_rates_are_over_as_many_episodes_of_each_task(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [{"eval": {"batch_size": 3}}, {"eval": {"use_async_envs": False}}])
-def test_the_dataset_is_the_same_however_it_is_recorded(recorded: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+def test_the_dataset_is_the_same_however_it_is_recorded(
+    recorded: Path, tmp_path: Path, way: dict[str, Any]
+) -> None:
     assert run_cli(*command(tmp_path / "run", **way)).returncode == 0
     assert content(tmp_path / "run" / "dataset") == content(recorded / "dataset")
 
@@ -116,7 +118,9 @@ def test_labels_are_clean_where_what_is_executed_is_noisy(tmp_path: Path) -> Non
         wanted = np.asarray(steps["action"], np.float32)
         changed = (done != wanted).any(axis=1)
         noisy += int(changed.any())
-        np.testing.assert_array_equal(play_again(one, done).states, np.asarray(steps["observation.state"], np.float32))
+        np.testing.assert_array_equal(
+            play_again(one, done).states, np.asarray(steps["observation.state"], np.float32)
+        )
     assert 0 < noisy < 2 * N, "some episodes take no noise at all"
     assert run_cli("eval", f"--resume={place}", "--eval.noise=0.2").returncode == 2, "noise is part of the run"
 

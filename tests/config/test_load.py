@@ -367,10 +367,14 @@ def test_resuming_one_directory_into_another_is_refused(tmp_path: Path) -> None:
     assert "--output_dir" in complaint(f"--resume={tmp_path}", "--output_dir=/elsewhere")
 
 
-_TEXTS = {
+_CHOICES = {
     "stop_when": ("none", "ci<=0.05"),
     "until_better_than": ("none", "/runs/another"),
     "recording_repo_id": (None,),
+    "only_success": (False,),  # it needs a recording
+    "demonstrations": (0,),
+    "noise": ("0", "0,0.1,0.5"),
+    "noise_share": (0.0, 0.25, 1.0),
 }
 
 
@@ -383,8 +387,8 @@ def _values(kind: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
         if name == "python":
             made[name] = st.none() | st.just("/usr/bin/python3")
             continue
-        if name in _TEXTS:
-            made[name] = st.sampled_from(_TEXTS[name])
+        if name in _CHOICES:
+            made[name] = st.sampled_from(_CHOICES[name])
             continue
         if get_origin(hint) is Literal:
             made[name] = st.sampled_from(get_args(hint))

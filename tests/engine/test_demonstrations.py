@@ -55,7 +55,10 @@ def test_any_order_gives_the_same_demonstrations(data: st.DataObject) -> None:
             while len(in_flight) < workers and (episode := dispatch.take(None)) is not None:
                 in_flight.append(episode)
             counts = Counter(episode.task.name for episode in in_flight)
-            lacking = {key[0]: n for key, n in DemonstrationQuota(Outcomes.of(plan, stored.values()), wanted).lacking.items()}
+            lacking = {
+                key[0]: n
+                for key, n in DemonstrationQuota(Outcomes.of(plan, stored.values()), wanted).lacking.items()
+            }
             assert all(count <= lacking.get(name, plan.n_episodes) for name, count in counts.items()), (
                 "no more are in flight than could all be wanted"
             )

@@ -15,7 +15,9 @@ from proctor.policies.compact.tensor_files import read_tensors, write_tensors
 
 TENSORS = st.dictionaries(
     st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__"),
-    arrays.arrays(st.sampled_from([np.float16, np.float32, np.float64]), arrays.array_shapes(min_dims=0, max_side=4)),
+    arrays.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]), arrays.array_shapes(min_dims=0, max_side=4)
+    ),
     max_size=4,
 )
 

@@ -12,7 +12,7 @@ from proctor.errors import SimulatorError, StoreError
 from proctor.recording import clips
 from proctor.recording import dataset as layout
 from proctor.recording.assembly import assemble, recover
-from proctor.recording.recorder import EpisodeRecorder
+from proctor.recording.recorder import EpisodeRecorder, RecordingOptions
 from proctor.recording.sources import RecordingSource
 from proctor.store.schema import EpisodeRecord
 from proctor.types import BenchmarkSpec, Episode, Feature, Outcome, Task
@@ -53,11 +53,13 @@ def seen(step: int) -> dict[str, Any]:
 
 def record(run: Path, index: int, steps: int, spec: BenchmarkSpec = SPEC, digest: str | None = None) -> Episode:
     episode = Episode(TASK, index, 1000 + index)
-    recorder = EpisodeRecorder(run / "recording" / "g_0" / f"episode_{index}", episode, spec, fps=10)
+    recorder = EpisodeRecorder(
+        run / "recording" / "g_0" / f"episode_{index}", episode, spec, RecordingOptions(fps=10)
+    )
     for step in range(steps):
         recorder.observe(seen(step + index))
         outcome = Outcome(step / 2, False, False, step == 3)
-        recorder.act(np.asarray([step]), outcome, step + 1 == steps)
+        recorder.act(np.asarray([step]), np.asarray([step]), outcome, step + 1 == steps)
     recorder.finish(result(episode, steps, digest))
     return episode
 
@@ -126,7 +128,7 @@ def test_episodes_of_different_kinds_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_observation_of_another_shape_is_the_simulators_error(tmp_path: Path) -> None:
-    recorder = EpisodeRecorder(tmp_path / "a" / "b", Episode(TASK, 0, 1), SPEC, fps=10)
+    recorder = EpisodeRecorder(tmp_path / "a" / "b", Episode(TASK, 0, 1), SPEC, RecordingOptions(fps=10))
     with pytest.raises(SimulatorError, match="robot/pose"):
         recorder.observe({**seen(0), "robot/pose": np.zeros(2)})
     recorder.abandon()

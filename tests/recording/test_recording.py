@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +187,21 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path, monkeypa
 
 def test_the_simulators_interpreter_needs_av_too(tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexit 1\n")
+    python.write_text(f'#!/bin/sh\n[ "$2" = "import av" ] && exit 1\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     settings = build_settings(tiny_tree(tmp_path / "run", eval=RECORDING, env={"python": str(python)}))
     with pytest.raises(UsageError, match=r"pip install av"):
         evaluate_settings(settings)
+
+
+def test_numbers_alone_need_no_av(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "av" else real(name))
+    with pytest.raises(UsageError, match="pictures needs av"):
+        run_tiny(tmp_path / "pictures", eval=INLINE)
+    tree = {"policy": {"type": "random"}, "env": {"type": "gym", "task": "CartPole-v1"}, "display": "none"}
+    settings = build_settings({**tree, "eval": {**INLINE, "n_episodes": 1}, "output_dir": str(tmp_path / "run")})
+    assert evaluate_settings(settings).recorded == 1
 
 
 def test_a_run_may_be_recorded_on_a_cluster(tmp_path: Path) -> None:

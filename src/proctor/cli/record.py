@@ -40,9 +40,9 @@ _TRIES = 10
 class RecordSettings:
     """The flags of `proctor record` besides those of `proctor eval`."""
 
-    demonstrations: Annotated[int | None, AtLeast(1), f"episodes of every task in the dataset [{_DEMONSTRATIONS}]"] = (
-        None
-    )
+    demonstrations: Annotated[
+        int | None, AtLeast(1), f"episodes of every task in the dataset [{_DEMONSTRATIONS}]"
+    ] = None
     only_success: Annotated[bool | None, "false: the first episodes of every task, failures too [true]"] = None
     noise: Annotated[
         str | None,

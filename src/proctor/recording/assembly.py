@@ -47,7 +47,9 @@ def check_can_film(env_python: str | None) -> None:
     if env_python is not None:
         asked = ask_program([env_python, "-c", "import av"], seconds=300)
         if not asked.may_be_well:
-            raise UsageError(f"--eval.recording of pictures needs av in --env.python too. Run: {env_python} -m pip install av")
+            raise UsageError(
+                f"--eval.recording of pictures needs av in --env.python too. Run: {env_python} -m pip install av"
+            )
 
 
 def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path] = ()) -> int:

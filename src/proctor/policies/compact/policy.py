@@ -28,7 +28,10 @@ class CompactSettings(PolicySettings):
 
     # Where it lies is no matter: its fingerprint says what it is.
     path: Annotated[
-        str | None, Locates("checkpoint"), EXECUTION, f"directory of a checkpoint, or one that comes with Proctor [{DEFAULT}]"
+        str | None,
+        Locates("checkpoint"),
+        EXECUTION,
+        f"directory of a checkpoint, or one that comes with Proctor [{DEFAULT}]",
     ] = None
     n_action_steps: Annotated[
         int | None, AtLeast(1), EXECUTION, "actions executed before it looks again [the checkpoint's]"
