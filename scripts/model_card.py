@@ -1,7 +1,7 @@
 """Puts the outcomes of a run into a model card: `python scripts/model_card.py CHECKPOINT RUN`.
 
-Writes `outcomes.json`, which has every episode, and the table in `README.md`; with `--check` it writes nothing and says
-whether the run came out as the card says.
+Writes `outcomes.json`, which has every episode, and the table in `README.md`. With `--check` it writes nothing and
+says whether the run came out as the card says.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def table(run: ScoredRun) -> str:
 
 
 def check(card: dict[str, Any], run: dict[str, Any]) -> tuple[str, bool]:
-    """Say how a run compares with a card, in the episodes that both have; and whether every outcome is the same."""
+    """Say how a run compares with a card, in the episodes that both have, and whether all outcomes are equal."""
     shared = equal = digests = 0
     for name, ours in run["tasks"].items():
         theirs = card["tasks"].get(name, {"seeds": []})

@@ -19,7 +19,7 @@ def episode(index: int, name: str = "reach", seed: int = 1000) -> Episode:
     return Episode(Task(name, 0, name, "", 9), index, seed + index)
 
 
-def executed(noise: ActionNoise, of: Episode, actions: np.ndarray, spec: BenchmarkSpec = SPEC) -> np.ndarray:  # type: ignore[type-arg]
+def executed(noise: ActionNoise, of: Episode, actions: np.ndarray, spec: BenchmarkSpec = SPEC) -> np.ndarray:
     one = noise.of_episode(of, spec)
     return np.stack([one(action) for action in actions])
 

@@ -1,13 +1,12 @@
-"""Compact policies: those that come with Proctor do what their model cards say; others are refused where they do not
-fit."""
+"""Compact policies: those that come with Proctor do what their model cards say, and none does what it cannot."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+import model_card
 import pytest
 
 import proctor
@@ -16,10 +15,6 @@ from harness import SUPPORT, digests, run_cli
 from proctor.errors import UsageError
 from proctor.policies.compact.policy import CHECKPOINTS
 from proctor.results import ScoredRun
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts"))
-
-import model_card
 
 MT50 = CHECKPOINTS / "metaworld-mt50"
 PIXELS = CHECKPOINTS / "metaworld-mt10-pixels"

@@ -24,7 +24,7 @@ TENSORS = st.dictionaries(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tensors=TENSORS)
-def test_what_is_written_is_read(tmp_path: Path, tensors: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+def test_what_is_written_is_read(tmp_path: Path, tensors: dict[str, np.ndarray]) -> None:
     path = tmp_path / "t.safetensors"
     write_tensors(path, tensors)
     first, found = path.read_bytes(), read_tensors(path)

@@ -12,7 +12,7 @@ from proctor.policies.compact.checkpoint import CompactCheckpoint, CompactConfig
 def made_checkpoint(
     *, images: bool = False, tasks: tuple[str, ...] = ("a", "b"), seed: int = 0, **sizes: Any
 ) -> CompactCheckpoint:
-    """Return a checkpoint for 3 numbers, and pictures of 8 x 8 on request, that returns chunks of 4 actions of 2."""
+    """Return a checkpoint for 3 numbers, and pictures of 8 x 8 on request, that makes chunks of 4 actions."""
     inputs: dict[str, tuple[int, ...]] = {"observation.state": (3,)}
     if images:
         inputs["observation.image"] = (8, 8, 3)

@@ -25,11 +25,11 @@ usage: proctor record --demonstrations=N --policy.type=KIND --env.type=BENCHMARK
   proctor record --resume=outputs/demonstrations
 
 The dataset is OUTPUT_DIR/dataset. It has the first N successes of every task, so it is the same for any number of
-workers, after crashes and after a resume. Pictures are recorded if the --env settings have any: --env.obs_type=state
-has none. Seeds are others than those of evaluations: --seed is 1000000 unless you choose it."""
+workers, after crashes and after a resume. Pictures are recorded if the --env settings have any; Meta-World's
+--env.obs_type=state has none. Seeds are others than those of evaluations: --seed is 1000000 unless you choose it."""
 
 _SEED = 1_000_000
-"""Of the first episode. Evaluations begin at 1000: what a policy is trained on must not be what it is tested on."""
+"""Of the first episode. Evaluations begin at 1000, and a policy is not to be tested on what it was trained on."""
 
 _DEMONSTRATIONS = 50
 _TRIES = 10
@@ -66,7 +66,7 @@ record_command = RunCommand("record", _record, _WORDS, ("Demonstrations", Record
 
 
 def _as_run(own: RecordSettings, tree: Nested) -> Nested:
-    """Return the settings of the run that records: what is not given is as in the run that goes on, if one does."""
+    """Return the settings of the run that records. What is not given is as in the run that goes on, if any."""
     chosen = section(tree, "eval")
     resumes = bool(tree.get("resume"))
     only_success = own.only_success if own.only_success is not None else chosen.get("only_success", True)

@@ -35,8 +35,8 @@ EMBEDDED: Nested = {
     "env": {"type": "metaworld", "task": "mt50", "obs_type": "state"},
     "eval": {"n_episodes": 10},
 }
-"""What is evaluated where neither a policy nor a benchmark is named: the policy that comes with Proctor, as its model
-card says."""
+"""What is evaluated where neither a policy nor a benchmark is named: the policy that comes with Proctor, as in its
+model card."""
 
 _KINDS = {"env.type": ("benchmark", EnvSettings), "policy.type": ("policy", PolicySettings)}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

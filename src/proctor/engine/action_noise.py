@@ -60,7 +60,7 @@ class EpisodeNoise:
         self._spread = level * (self._high - self._low) / 2
 
     def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
-        """Return the action to execute: within the bounds, and of the same type, if there is noise in this step."""
+        """Return the action to execute: of the same type, and within the bounds where there is noise."""
         # Drawn in every step, needed or not: how often noise comes changes nothing about how much there is later.
         now, drawn = self._generator.random() < self._share, self._generator.standard_normal(action.shape)
         if not now or not self._spread.any():
