@@ -26,7 +26,7 @@ usage: proctor record --demonstrations=N --policy.type=KIND --env.type=BENCHMARK
 
 The dataset is OUTPUT_DIR/dataset. It has the first N successes of every task, so it is the same for any number of
 workers, after crashes and after a resume. Pictures are recorded if the --env settings have any; Meta-World's
---env.obs_type=state has none. Seeds are others than those of evaluations: --seed is 1000000 unless you choose it."""
+--env.obs_type=state has none. Seeds are others than an evaluation's: --seed is 1000000 unless you choose it."""
 
 _SEED = 1_000_000
 """Of the first episode. Evaluations begin at 1000, and a policy is not to be tested on what it was trained on."""

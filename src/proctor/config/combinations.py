@@ -98,7 +98,7 @@ def noise_levels(settings: EvalConfig) -> tuple[float, ...]:
         levels = ()
     if not levels or not all(0 <= level <= MOST_NOISE for level in levels):
         raise UsageError(
-            f"--eval.noise={clip(settings.noise, 60)}: must be a number from 0 to {MOST_NOISE:g}, or a comma list, "
+            f"--eval.noise={clip(settings.noise, 60)}: must be a number from 0 to {MOST_NOISE:g} or a comma list, "
             "such as 0,0.1,0.25,0.5."
         )
     return levels

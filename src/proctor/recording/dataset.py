@@ -20,7 +20,7 @@ from proctor.config.plain_values import to_plain
 from proctor.recording.clips import CONTAINER, OPTIONS, Clip, Reel, head_of, pixel_format
 from proctor.recording.schema import Column, DatasetSchema, numbered_file
 from proctor.recording.sources import ORIGINS, RecordedEpisode
-from proctor.recording.statistics import Stats, aggregate, stats_of
+from proctor.recording.statistics import Stats, aggregate, stats_of_columns
 
 CODEBASE_VERSION = "v3.0"
 
@@ -68,7 +68,7 @@ class DatasetWriter:
         }
         for name, files in self._videos.items():
             row |= files.add(episode.clips[name])
-        stats = episode.image_stats | {name: _column_stats(values) for name, values in columns.items()}
+        stats = episode.image_stats | stats_of_columns(columns)
         for name, values in stats.items():
             self._stats.setdefault(name, []).append(values)
             row |= {f"stats/{name}/{stat}": value.tolist() for stat, value in values.items()}
@@ -140,10 +140,6 @@ class DatasetWriter:
         }
         shape, names = list(column.shape), ["height", "width", "channels"]
         return {"dtype": "video", "shape": shape, "names": names, "info": info}
-
-
-def _column_stats(values: NDArray[Any]) -> Stats:
-    return stats_of(values if values.ndim > 1 else values[:, None])
 
 
 def _write_tasks(path: Path, tasks: dict[str, int]) -> None:
