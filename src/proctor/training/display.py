@@ -196,4 +196,4 @@ class LogReader:
         self._place += len(found)
         *lines, self._rest = (self._rest + found).split(b"\n")
         for line in lines:
-            self._display.trainer_line(line.decode(errors="replace").rpartition("\r")[2])
+            self._display.trainer_line(line.decode(errors="replace"))

@@ -1,16 +1,19 @@
 """`python -m proctor.training.lerobot FLAGS`: LeRobot's own trainer, without its evaluation, in this interpreter.
 
 Nothing of training is done here: the flags go to `lerobot-train` as they are. The output folder may be there
-already, because Proctor keeps its lock and its log in it; and what cannot be had from the hub is one line.
+already, because Proctor keeps its lock and its log in it; what cannot be had from the hub is one line; and of all
+that LeRobot logs, only how training goes is put out, for the terminal. The rest is for the log.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from proctor.training.child import begin
 
@@ -28,9 +31,11 @@ def main(arguments: list[str]) -> int:
             "or name an interpreter that has it: --policy.python=PATH"
         )
     sys.argv = ["lerobot-train", *arguments]
+    progress = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
     try:
         config = _configured()
-        _train(config)
+        _train(config, progress)
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] in ("proctor", "lerobot"):
             raise
@@ -61,10 +66,24 @@ def _configured() -> Any:
         sys.exit(_USAGE if ended.code else 0)
 
 
-def _train(config: Any) -> None:
+class _Progress(logging.Handler):
+    """Puts out what LeRobot's trainer tracks: step, loss and pace."""
+
+    def __init__(self, output: TextIO) -> None:
+        from lerobot.utils.logging_utils import MetricsTracker
+
+        super().__init__()
+        self._output, self._kind = output, MetricsTracker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.msg, self._kind):
+            self._output.write(f"{record.msg}\n")
+
+
+def _train(config: Any, progress: TextIO) -> None:
     from lerobot.scripts import lerobot_train
 
-    validate, bar = config.validate, lerobot_train.tqdm
+    validate, bar, init_logging = config.validate, lerobot_train.tqdm, lerobot_train.init_logging
 
     def validate_in_place() -> None:
         """Check everything but that the folder is new."""
@@ -75,12 +94,18 @@ def _train(config: Any) -> None:
             sys.exit(_complain(str(error)))
         config.output_dir = place
 
+    def show_progress(*given: Any, **named: Any) -> None:
+        """Set up LeRobot's logging, which removes what was there, and add ours."""
+        init_logging(*given, **named)
+        logging.getLogger().addHandler(_Progress(progress))
+
     config.validate = validate_in_place
     config.env = None
     for name in ("env_eval_freq", "eval_freq"):  # the name in this version, and in earlier ones
         if hasattr(config, name):
             setattr(config, name, 0)
     # A progress bar is for a terminal, and this goes into a log.
+    lerobot_train.init_logging = show_progress
     lerobot_train.tqdm = lambda *given, **named: bar(*given, **{**named, "disable": True})
     lerobot_train.train(config)
 

@@ -137,9 +137,12 @@ class TrainingRun:
         resumed = self._checkpoints.last()
         if resumed is not None:
             self._display.note(f"training goes on from step {resumed.step:,}")
-        log = self._place / "logs" / "trainer.log"
-        stack.enter_context(LogReader(log, self._display))
-        self._trainer = TrainerProcess(trainer_command(self._settings, resumed), log)
+        logs = self._place / "logs"
+        progress = logs / "progress.log"
+        stack.enter_context(LogReader(progress, self._display))
+        self._trainer = TrainerProcess(
+            trainer_command(self._settings, resumed), logs / "trainer.log", progress
+        )
         # From here on: the trainer keeps its share of the cores, and evaluations take what it leaves.
         with contextlib.suppress(OSError):
             os.nice(_NICE)

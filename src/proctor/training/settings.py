@@ -297,10 +297,14 @@ def _output_dir(flags: Flags, config: Nested) -> Path:
         if not str(given).strip():
             raise UsageError("--output_dir is empty: give a value, or leave it out.")
         return Path(str(given)).expanduser().absolute()
+    return default_directory(_job_name(flags), time.time(), "train").absolute()
+
+
+def _job_name(flags: Flags) -> str:
+    """Return what LeRobot calls a training: by its environment and its policy."""
     policy = flags.get("policy.type") or Path(flags.get("policy.path", "policy")).name
     benchmark = flags.get("env.type", "").rpartition(":")[2]
-    job = flags.get("job_name") or "_".join(filter(None, (benchmark, policy)))
-    return default_directory(job, time.time(), "train").absolute()
+    return flags.get("job_name") or "_".join(filter(None, (benchmark, policy)))
 
 
 def _trainer_flags(flags: Flags, kind: str, save_freq: int | None) -> Flags:
@@ -316,6 +320,8 @@ def _trainer_flags(flags: Flags, kind: str, save_freq: int | None) -> Flags:
         told["save_freq"] = str(save_freq)
     if kind == "lerobot":
         told.setdefault("policy.push_to_hub", "false")
+        if "config_path" not in flags:
+            told["job_name"] = _job_name(flags)
     return {**told, **_dataset(flags, kind)}
 
 

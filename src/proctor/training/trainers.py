@@ -84,14 +84,17 @@ class TrainerProcess(ChildProcess):
 
     Args:
         command: what to run.
-        log: where it prints.
+        log: where its errors go, and all that it has to say to nobody in particular.
+        progress: where it says how training goes.
     """
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, progress: Path) -> None:
         self._mark = STRAYS.admit()
         env = {**marked(self._mark), PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1"}
         try:
-            super().__init__(command, log=log, env=env)
+            progress.parent.mkdir(parents=True, exist_ok=True)
+            with progress.open("ab") as output:
+                super().__init__(command, log=log, env=env, stdout=output)
         except BaseException:
             STRAYS.dismiss(self._mark)
             raise
@@ -114,6 +117,6 @@ class TrainerProcess(ChildProcess):
         """Say why it ended, in its own words."""
         lines = [line for line in self.printed() if line.strip()]
         if code == UsageError.exit_status and lines:
-            return lines[-1].removeprefix("proctor: ")
+            return lines[-1].strip().removeprefix("proctor: ")
         said = "".join(f"\n  {line.strip()[:300]}" for line in lines[-_LINES:])
         return f"the trainer {describe_exit(code)}.{said}\nIts log: {self.log}"
