@@ -140,9 +140,7 @@ class TrainingRun:
         logs = self._place / "logs"
         progress = logs / "progress.log"
         stack.enter_context(LogReader(progress, self._display))
-        self._trainer = TrainerProcess(
-            trainer_command(self._settings, resumed), logs / "trainer.log", progress
-        )
+        self._trainer = TrainerProcess(trainer_command(self._settings, resumed), logs / "trainer.log", progress)
         # From here on: the trainer keeps its share of the cores, and evaluations take what it leaves.
         with contextlib.suppress(OSError):
             os.nice(_NICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ _NOT_FOR_COMPACT = "wandb."
 
 def check_trainer(settings: TrainingSettings) -> None:
     """Refuse what a trainer cannot be told, as far as that is known without starting it."""
+    if settings.python is not None and shutil.which(settings.python) is None:
+        raise UsageError(f"--policy.python={settings.python}: there is no such program.")
     if settings.kind == "compact":
         _compact_settings(settings)
 
