@@ -16,7 +16,7 @@ from proctor.training.settings import TrainFlags, TrainingSettings, differences,
 from proctor.training.trainers import trainer_command
 from stepwise_trainer import make_dataset, write_checkpoint
 
-BARE = Path(sys._base_executable).resolve()
+BARE = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 """An interpreter without packages: what starts LeRobot's trainer must be able to say so there."""
 
 TINY = f"--env.type={SUPPORT / 'tiny.py'}:Tiny"

@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import get_type_hints
 
 from rich.console import Console
@@ -24,7 +23,7 @@ from proctor.training.compact.settings import NetworkSettings
 from proctor.training.display import TrainingDisplay, make_training_display
 from proctor.training.record import TRAINING, TrainingRecord
 from proctor.training.run import TrainingOutcome, TrainingRun, left_to_evaluate
-from proctor.training.settings import Flags, TrainFlags, TrainingSettings, training_settings
+from proctor.training.settings import Flags, TrainFlags, TrainingSettings, given_folder, training_settings
 
 _WORDS = """Train a policy on a dataset, and evaluate its checkpoints beside: success with its interval over steps.
 
@@ -96,7 +95,7 @@ def _resumed(flags: Flags) -> Flags:
             f"--resume={given}: the same command goes on by itself. Give it again, or name the training's folder: "
             "proctor train --resume=OUTPUT_DIR"
         )
-    place = Path(given).expanduser().absolute()
+    place = given_folder("resume", given)
     check_folder(place, "folder of a training")
     record = TrainingRecord.read(place)
     if record is None:

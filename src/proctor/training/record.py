@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proctor import __version__
 from proctor.errors import UsageError
-from proctor.files import as_written_by_proctor, clip, read_json
+from proctor.files import as_written_by_proctor, clip, given_path, read_json
 from proctor.store.filesystem import write_json
 from proctor.training.checkpoints import CHECKPOINTS, Checkpoints
 from proctor.training.curve import Curve
@@ -101,7 +101,9 @@ def begin_or_resume(settings: TrainingSettings) -> TrainingRecord:
 
 
 def _check_empty(place: Path) -> None:
-    others = sorted(entry.name for entry in place.iterdir() if entry.name not in _OURS) if place.is_dir() else []
+    with given_path(place, "output_dir"):
+        entries = [entry.name for entry in place.iterdir()] if place.exists() else []
+    others = sorted(name for name in entries if name not in _OURS)
     if CHECKPOINTS in others:
         raise UsageError(
             f"{place} holds checkpoints of another trainer. Choose another --output_dir, or evaluate them as they "

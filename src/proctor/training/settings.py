@@ -16,7 +16,7 @@ from proctor.config.lerobot_fields import TRAIN_CONFIG, TRAINING, TRAINING_ELSEW
 from proctor.config.registry import COMPACT
 from proctor.config.yaml_files import read_settings_file
 from proctor.errors import UsageError, unknown_flag
-from proctor.files import clip, is_folder, is_there
+from proctor.files import clip, given_path, is_folder, is_there
 from proctor.store.run_directory import default_directory
 
 Flags = Mapping[str, str]
@@ -120,7 +120,7 @@ def training_settings(flags: Flags) -> TrainingSettings:
         return TrainingSettings(
             flags=flags,
             kind="followed",
-            output_dir=Path(followed).expanduser().absolute(),
+            output_dir=given_folder("follow", followed),
             trainer={},
             eval_freq=freq,
             python=None,
@@ -294,9 +294,7 @@ def _policy_of_follower(flags: Flags) -> Nested:
 def _output_dir(flags: Flags, config: Nested) -> Path:
     given = flags.get("output_dir", config.get("output_dir"))
     if given is not None:
-        if not str(given).strip():
-            raise UsageError("--output_dir is empty: give a value, or leave it out.")
-        return Path(str(given)).expanduser().absolute()
+        return given_folder("output_dir", str(given))
     return default_directory(_job_name(flags), time.time(), "train").absolute()
 
 
@@ -332,7 +330,7 @@ def _dataset(flags: Flags, kind: str) -> Flags:
         if kind == "lerobot" or repo is None:
             return {}
         root = str(_lerobot_home() / repo)
-    folder = Path(root).expanduser().absolute()
+    folder = given_folder("dataset.root", root)
     if not (folder / "meta/info.json").is_file() and (folder / "dataset/meta/info.json").is_file():
         folder /= "dataset"
     if not (folder / "meta/info.json").is_file() and (kind == COMPACT or repo is None):
@@ -342,6 +340,16 @@ def _dataset(flags: Flags, kind: str) -> Flags:
             "--eval.recording=true, and give its run directory."
         )
     return {"dataset.root": str(folder), "dataset.repo_id": repo or f"local/{_name(folder)}"}
+
+
+def given_folder(flag: str, text: str) -> Path:
+    """Return the folder that a flag names, absolute. Raises `UsageError` for what cannot be one's name."""
+    if not text.strip():
+        raise UsageError(f"--{flag} is empty: give a value, or leave it out.")
+    with given_path(text, flag):
+        folder = Path(text).expanduser().absolute()
+        folder.exists()  # asks the system, which may have something against the name
+        return folder
 
 
 def _lerobot_home() -> Path:
