@@ -120,7 +120,8 @@ def _conclude(outcome: TrainingOutcome, settings: TrainingSettings, display: Tra
     display.ended(outcome.record.curve, report if report.is_file() else None)
     if outcome.stopped_by is not None:
         again = shlex.join(["proctor", "train", f"--resume={place}"])
-        sys.stderr.write(f"stopped. To go on: {again}\n")
+        begun = (place / TRAINING).is_file()
+        sys.stderr.write(f"stopped. To go on: {again}\n" if begun else "stopped before the training began\n")
     elif outcome.record.failures:
         failed = count(len(outcome.record.failures), "checkpoint")
         say(f"{failed} could not be evaluated. The same command tries again.")

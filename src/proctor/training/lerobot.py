@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         config = _configured()
         _train(config, progress)
     except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] in ("proctor", "lerobot"):
+        if (error.name or "").partition(".")[0] in ("proctor", "lerobot"):
             raise
         return _complain(f"{sys.executable} lacks a package that this training needs: {error}")
     except Exception as error:

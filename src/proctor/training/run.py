@@ -39,10 +39,6 @@ _NICE = 10
 """How far evaluations stand back behind training where both want a core."""
 
 
-class TrainingError(RunError):
-    """The trainer has failed. What it has saved is kept; the same command goes on from there."""
-
-
 @dataclass(frozen=True)
 class TrainingOutcome:
     """How a training ended: its record, and what stopped it, if something did."""
@@ -78,7 +74,7 @@ class TrainingRun:
         """Train and evaluate what is left to do. Raises `UsageError` before anything has started.
 
         Raises:
-            TrainingError: the trainer has failed.
+            RunError: the trainer has failed. What it has saved is kept; the same command goes on from there.
         """
         is_new = not self._place.exists()
         try:
@@ -165,7 +161,7 @@ class TrainingRun:
         return interrupts.first
 
     def _is_over(self) -> bool:
-        """Whether no further checkpoint will come. Raises `TrainingError` if the trainer has failed."""
+        """Whether no further checkpoint will come. Raises `RunError` if the trainer has failed."""
         if self._settings.kind == "followed":
             last = self._checkpoints.last()
             return last is not None and last.step >= (self._settings.last_step or last.last_step or last.step + 1)
@@ -175,7 +171,7 @@ class TrainingRun:
             if code == UsageError.exit_status:
                 raise UsageError(trainer.complaint(code))
             if code != 0:
-                raise TrainingError(f"{trainer.complaint(code)}\nTo go on: proctor train --resume={self._place}")
+                raise RunError(f"{trainer.complaint(code)}\nTo go on: proctor train --resume={self._place}")
             self._keep(trained=True)
         return self._trainer is None
 

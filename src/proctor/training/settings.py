@@ -16,7 +16,8 @@ from proctor.config.lerobot_fields import TRAIN_CONFIG, TRAINING, TRAINING_ELSEW
 from proctor.config.registry import COMPACT
 from proctor.config.yaml_files import read_settings_file
 from proctor.errors import UsageError, unknown_flag
-from proctor.files import clip, given_path, is_folder, is_there
+from proctor.files import clip, given_path, is_folder, is_there, read_json
+from proctor.policies.compact.checkpoint import CONFIG
 from proctor.store.run_directory import default_directory
 
 Flags = Mapping[str, str]
@@ -117,6 +118,8 @@ def training_settings(flags: Flags) -> TrainingSettings:
     python = flags.get("policy.python")
     if followed is not None:
         freq = _frequency(flags, {}, default=1)
+        if not freq:
+            raise UsageError("--eval_freq=0 with --follow: then there is nothing to do.")
         return TrainingSettings(
             flags=flags,
             kind="followed",
@@ -220,8 +223,21 @@ def _check_policy(flags: Flags, config: Nested) -> None:
         )
     if not any(name.startswith("dataset.") for name in flags) and "config_path" not in flags:
         raise UsageError("no dataset: give --dataset.root=FOLDER or --dataset.repo_id=USER/NAME.")
+    if _is_compact(flags.get("policy.path")):
+        raise UsageError(
+            "--policy.path names a compact policy, and those are trained from the start: --policy.type=compact."
+        )
+    if flags.get("policy.type") == COMPACT and "eval_device" in flags:
+        raise UsageError("--eval_device: a compact policy is evaluated with NumPy, on the CPU. Leave it out.")
     if flags.get("save_checkpoint", "true").lower() in ("false", "no", "0", "off"):
         raise UsageError("--save_checkpoint=false: then there is nothing to evaluate or to go on from.")
+
+
+def _is_compact(checkpoint: str | None) -> bool:
+    try:
+        return checkpoint is not None and read_json(Path(checkpoint, CONFIG))["type"] == COMPACT
+    except (OSError, ValueError, TypeError, LookupError):
+        return False  # the hub's, or none at all: LeRobot says what it has against it
 
 
 def _frequencies(flags: Flags, config: Nested, evaluates: bool) -> tuple[int | None, int]:
