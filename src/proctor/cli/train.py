@@ -22,7 +22,7 @@ from proctor.report.console import PatientConsole, count
 from proctor.training.compact.settings import NetworkSettings
 from proctor.training.display import TrainingDisplay, make_training_display
 from proctor.training.record import TRAINING, TrainingRecord
-from proctor.training.run import TrainingOutcome, TrainingRun, left_to_evaluate
+from proctor.training.run import TrainingOutcome, TrainingRun
 from proctor.training.settings import Flags, TrainFlags, TrainingSettings, given_folder, training_settings
 
 _WORDS = """Train a policy on a dataset, and evaluate its checkpoints beside: success with its interval over steps.
@@ -56,10 +56,6 @@ class TrainCommand:
         display = make_training_display(_display_kind(flags), PatientConsole())
         if settings.evaluation is None:
             display.note(_NO_EVALUATION)
-        with given_path(settings.output_dir, remedy="Choose another --output_dir."):
-            is_done = _is_done(settings)
-        if is_done:
-            display.note("there is nothing to do: the training has ended, and its checkpoints are evaluated")
         outcome = TrainingRun(settings, display).run()
         return _conclude(outcome, settings, display)
 
@@ -107,11 +103,6 @@ def _resumed(flags: Flags) -> Flags:
     where = {"follow": str(place)} if "follow" in record.flags else {"output_dir": str(place)}
     others = {name: text for name, text in flags.items() if name != "resume"}
     return {**record.flags, **others, **where}
-
-
-def _is_done(settings: TrainingSettings) -> bool:
-    record = TrainingRecord.read(settings.output_dir)
-    return record is not None and record.trained and not left_to_evaluate(settings, record, over=True)
 
 
 def _conclude(outcome: TrainingOutcome, settings: TrainingSettings, display: TrainingDisplay) -> int:

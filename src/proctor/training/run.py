@@ -76,26 +76,25 @@ class TrainingRun:
         Raises:
             RunError: the trainer has failed. What it has saved is kept; the same command goes on from there.
         """
-        is_new = not self._place.exists()
-        try:
-            return self._run()
-        except UsageError:
-            if is_new:
-                remove_unbegun(self._place)
-            raise
-
-    def _run(self) -> TrainingOutcome:
         with ExitStack() as stack:
             evaluations, trackers = self._prepare(stack)
+            is_new = not self._place.exists()
             interrupts = stack.enter_context(Interrupts())
             if not self._find_folder(interrupts):
                 return TrainingOutcome(TrainingRecord(self._settings.flags, str(Path.cwd())), interrupts.first)
             stack.enter_context(RunLock(self._place))
             self._record = begin_or_resume(self._settings)
+            if self._record.trained and not left_to_evaluate(self._settings, self._record, over=True):
+                self._display.note("there is nothing to do: the training has ended, and what was due is evaluated")
+                return TrainingOutcome(self._record)
             self._keep(ids=trackers.start(self._record, self._place))
             self._start_trainer(stack)
             try:
                 stopped_by = self._evaluate_as_they_come(evaluations, trackers, interrupts)
+            except UsageError:
+                if is_new:
+                    remove_unbegun(self._place)
+                raise
             finally:
                 if self._trainer is not None:
                     self._trainer.stop(_PATIENCE, interrupts)
