@@ -116,7 +116,7 @@ def _check_empty(place: Path) -> None:
 
 
 def remove_unbegun(place: Path) -> None:
-    """Remove what a refused command has written into a folder that it made and holds, if there is no more in it."""
+    """Remove a folder that a refused command has made, and holds, if it has nothing but what that has written."""
     if not place.is_dir() or any(entry.name not in _OURS for entry in place.iterdir()):
         return
     shutil.rmtree(place, ignore_errors=True)
