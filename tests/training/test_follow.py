@@ -49,7 +49,7 @@ def test_a_folder_is_followed_from_before_its_first_checkpoint_to_its_last_step(
     assert done.returncode == 0, done.stderr
     assert evaluated(theirs) == [1, 2, 3]
     assert str((theirs / "checkpoints/best").readlink()) == "000002"
-    assert (theirs / "report.html").is_file()
+    assert "has not ended" not in (theirs / "report.html").read_text()
 
 
 def test_the_last_step_is_the_one_that_lerobots_trainer_was_told(tmp_path: Path, arguments: list[str]) -> None:

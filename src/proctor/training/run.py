@@ -84,7 +84,8 @@ class TrainingRun:
                 return TrainingOutcome(TrainingRecord(self._settings.flags, str(Path.cwd())), interrupts.first)
             stack.enter_context(RunLock(self._place))
             self._record = begin_or_resume(self._settings)
-            if self._record.trained and not left_to_evaluate(self._settings, self._record, over=True):
+            ended = self._record.trained and self._settings.kind != "followed"
+            if ended and not left_to_evaluate(self._settings, self._record, over=True):
                 self._display.note("there is nothing to do: the training has ended, and what was due is evaluated")
                 return TrainingOutcome(self._record)
             self._keep(ids=trackers.start(self._record, self._place))
@@ -153,6 +154,7 @@ class TrainingRun:
                 if stopped_by is not None:
                     return stopped_by
             elif over:
+                self._keep(trained=True)
                 break
             else:
                 trainer = [] if self._trainer is None else [self._trainer.pidfd]
