@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
-  benchmark-lerobot benchmark-evaluator benchmark-libero check venv format clean
+  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -79,6 +79,9 @@ benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, o
 benchmark-evaluator:  ## the second evaluation of a live policy against the first, with processes kept warm
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src HF_HUB_OFFLINE=1 && \
 	scripts/ensure-gl $$lerobot && $$lerobot benchmarks/evaluator.py
+
+benchmark-training:  ## how long training waits for the evaluations beside it
+	@lerobot=$$($(LEROBOT_ENV)) && PYTHONPATH=$(CURDIR)/src $$lerobot benchmarks/training_waits.py
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

@@ -37,7 +37,8 @@ def _flags(command: str) -> list[str]:
     """Return the flags that a command's own help names."""
     page = io.StringIO()
     load_object(COMMANDS[command][0]).show_help(Console(file=page, width=200))
-    return sorted({name.rstrip(".") for name in re.findall(r"--([a-z][a-z_.-]*)", page.getvalue())})
+    named = {name.rstrip(".") for name in re.findall(r"--([a-z][a-z_.-]*)", page.getvalue())}
+    return sorted(named - {"follow"})  # that waits for another program's folder
 
 
 @st.composite

@@ -15,6 +15,7 @@ import pytest
 from harness import SUPPORT
 from proctor.cli.main import COMMANDS, run
 from proctor.engine.process import STEADY
+from stepwise_trainer import make_dataset
 
 TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
 PYTHON = f"{SUPPORT / 'tiny_policies.py'}:Thoughtful"
@@ -104,6 +105,19 @@ def test_an_output_directory_that_cannot_be_one(
     capsys: pytest.CaptureFixture[str], command: str, path: str
 ) -> None:
     assert "output_dir" in told(capsys, command, *EVAL, f"--output_dir={path}")
+
+
+@pytest.mark.parametrize(
+    "path", ["file", "file/below", "x" * 300, "x/" * 3000, "circle", "/dev/zero", "/proc/x", "pipe"]
+)
+@pytest.mark.parametrize("flag", ["output_dir", "dataset.root", "resume"])
+def test_a_training_where_none_can_be(
+    capsys: pytest.CaptureFixture[str], place: Path, flag: str, path: str
+) -> None:
+    make_dataset(place / "demonstrations")
+    given = {"policy.type": "compact", "dataset.root": "demonstrations", flag: path}
+    message = told(capsys, "train", *(f"--{name}={text}" for name, text in given.items()))
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from transformers import (
     LlamaConfig,
     PreTrainedTokenizerFast,
     SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
     SmolVLMImageProcessor,
     SmolVLMProcessor,
     SmolVLMVideoProcessor,
@@ -26,8 +27,7 @@ _SIDE = 64
 
 def save_smolvla(directory: Path, **changes: Any) -> Path:
     """Build it, and save it with a backbone beside it."""
-    backbone = directory.parent / "backbone"
-    _save_backbone(backbone)
+    backbone = save_backbone(directory.parent / "backbone")
     torch.manual_seed(0)
     config = SmolVLAConfig(
         **{
@@ -56,7 +56,8 @@ def save_smolvla(directory: Path, **changes: Any) -> Path:
     return directory
 
 
-def _save_backbone(directory: Path) -> None:
+def save_backbone(directory: Path, *, weights: bool = False) -> Path:
+    """Save a backbone's config and processor, with random weights if they are wanted."""
     # 256 base symbols: any prompt can be encoded, no merges, no training.
     vocabulary = {symbol: place for place, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     bytes_tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -117,3 +118,6 @@ def _save_backbone(directory: Path) -> None:
     )
     config.architectures = ["SmolVLMForConditionalGeneration"]
     config.save_pretrained(directory)
+    if weights:
+        SmolVLMForConditionalGeneration(config).save_pretrained(directory)
+    return directory

@@ -18,7 +18,7 @@ from proctor.config.load import build_settings, settings_from_flags
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
 from proctor.results import Evaluation
-from proctor.trackers import run_trackers
+from proctor.trackers import group, run_trackers
 from proctor.trackers.run_trackers import Trackers
 
 INLINE = {"use_async_envs": False}
@@ -114,7 +114,7 @@ def test_a_tracker_that_fails_costs_one_note(tmp_path: Path, reference: Digests,
 def test_a_tracker_that_hangs_is_left_behind(
     tmp_path: Path, reference: Digests, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_trackers, "PATIENCE", 0.5)
+    monkeypatch.setattr(group, "PATIENCE", 0.5)
     evaluation, notes = report(tmp_path / "run", tracker(name))
     assert digests(evaluation) == reference
     assert len(notes) == 1
@@ -122,7 +122,7 @@ def test_a_tracker_that_hangs_is_left_behind(
 
 
 def test_a_tracker_that_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_trackers, "PATIENCE", 0.5)
+    monkeypatch.setattr(group, "PATIENCE", 0.5)
     monkeypatch.setattr(run_trackers, "_LEAST_SECONDS", 0.0)
     evaluation, _ = report(tmp_path / "run", tracker("HangingAtOnce"), n_episodes=150, env={"max_steps": 1})
     assert len(evaluation.records) == 450, "more was to tell than a pipe holds"

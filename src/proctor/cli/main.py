@@ -16,11 +16,13 @@ from proctor.report.console import PatientConsole
 
 if TYPE_CHECKING:
     from proctor.cli.command import Command, RunCommand
+    from proctor.cli.train import TrainCommand
 
 # Loaded when asked for: the doctor must be able to speak where a package that the others import is broken.
 COMMANDS = {
     "autotune": ("proctor.cli.autotune:autotune_command", "measure this machine and print the best command"),
     "eval": ("proctor.cli.eval:eval_command", "evaluate a policy on a benchmark"),
+    "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
     "parallel": ("proctor.cli.parallel:parallel_command", "evaluate in several processes at once, and merge them"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
@@ -86,7 +88,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         known = {*COMMANDS, *OTHER_NAMES}
         raise UsageError(f"unknown command '{name}'.{did_you_mean(name, known)} See: proctor --help")
     _check_surroundings()
-    command: Command | RunCommand[Any] = load_object(COMMANDS[name][0])
+    command: Command | RunCommand[Any] | TrainCommand = load_object(COMMANDS[name][0])
     if {"-h", "--help"} & set(arguments[1:]):
         command.show_help(console)
         return EXIT_OK

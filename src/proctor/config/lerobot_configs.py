@@ -19,6 +19,8 @@ from proctor.config.lerobot_fields import (
     FEATURES_MAPS,
     IGNORED,
     POLICIES,
+    PRETRAINED_MODEL,
+    TRAIN_CONFIG,
     TRAINING,
     TRAINING_ELSEWHERE,
 )
@@ -29,8 +31,6 @@ from proctor.config.yaml_files import YamlError, read_settings_file, read_yaml
 from proctor.errors import UsageError, did_you_mean, unknown_flag
 from proctor.files import clip, is_folder, is_there
 
-TRAIN_CONFIG = "train_config.json"
-PRETRAINED_MODEL = "pretrained_model"
 _CHECKPOINT_CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "model.safetensors.index.json")
 

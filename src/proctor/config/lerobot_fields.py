@@ -7,6 +7,9 @@ from __future__ import annotations
 
 VERSION = "0.6.1"
 
+PRETRAINED_MODEL, TRAIN_CONFIG = "pretrained_model", "train_config.json"
+"""In a checkpoint: the folder of the policy, and the training's settings in it."""
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

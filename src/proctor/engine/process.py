@@ -1,4 +1,4 @@
-"""How a process of ours is started, watched and ended: workers, hosts, players, shards and trackers.
+"""How a process of ours is started, watched and ended: workers, hosts, players, shards, trackers and trainers.
 
 Workers, hosts and players start alike: `PYTHON -m proctor.engine.child FD`, with a socket pair; what the child is
 to be comes as its first message, with the descriptors it needs. It dies with the process that started it, however

@@ -36,10 +36,10 @@ DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"
 
 
-def default_directory(job_name: str, now: float | None = None) -> Path:
+def default_directory(job_name: str, now: float | None = None, kind: str = "eval") -> Path:
     """Return LeRobot's default: outputs/eval/DATE/TIME_JOB, made unique if two runs start in one second."""
     moment = time.localtime(now)
-    base = Path("outputs/eval") / time.strftime("%Y-%m-%d", moment)
+    base = Path("outputs", kind) / time.strftime("%Y-%m-%d", moment)
     stem = f"{time.strftime('%H-%M-%S', moment)}_{file_name(job_name)}"
     candidate, number = base / stem, 2
     while candidate.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import itertools
 import secrets
 import time
@@ -12,11 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from proctor.config.combinations import TRACKERS, tracker_names
+from proctor.config.combinations import tracker_names
 from proctor.config.plain_values import to_plain
-from proctor.config.registry import load_object
 from proctor.config.settings import Settings
-from proctor.errors import ProctorError, UsageError
+from proctor.errors import ProctorError
 from proctor.events import Progress, RunStart, Watcher
 from proctor.files import read_json
 from proctor.results import Evaluation, task_key
@@ -24,11 +22,8 @@ from proctor.stats.intervals import Rate
 from proctor.store.filesystem import write_json
 from proctor.store.outcomes import SUCCESS
 from proctor.store.run_directory import SHARD_DIRECTORIES
-from proctor.store.videos import file_name, video_file
-from proctor.trackers.process import TrackerProcess
-
-PATIENCE = 15.0
-"""Seconds that trackers are given at the end of a run, all together."""
+from proctor.store.videos import video_file
+from proctor.trackers.group import TrackerGroup
 
 IDS = "trackers.json"
 """In the run directory: under which id each tracker knows the run."""
@@ -49,11 +44,8 @@ class Trackers(Watcher):
     """
 
     def __init__(self, settings: Settings, tell: Callable[[str], None]) -> None:
-        self._settings, self._tell = settings, tell
-        self._names = tracker_names(settings)
-        for name in self._names:
-            _check_installed(name)
-        self._processes: list[TrackerProcess] = []
+        self._settings = settings
+        self._group = TrackerGroup(tracker_names(settings), tell)
         self._last: Progress | None = None
         self._told_at, self._told_ended = 0.0, -1
 
@@ -63,83 +55,47 @@ class Trackers(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
-            process.close()
+        self._group.close()
 
     def started(self, start: RunStart) -> None:
         """Start the trackers' processes; nobody waits for them."""
-        if self._names:
-            self._harmless(lambda: self._start(start))
+        if self._group.names:
+            self._group.harmless(lambda: self._start(start))
 
     def _start(self, start: RunStart) -> None:
-        ids = _ids(start.directory, self._names, self._settings)
         shard = start.directory.match(SHARD_DIRECTORIES)
         place = f"{start.directory.parent.name}/{start.directory.name}" if shard else start.directory.name
         message = {
-            "directory": str(start.directory),
             "name": self._settings.job_name or place,
             "settings": to_plain(self._settings),
             "planned": len(start.plan),
             "resumed": bool(start.before.ended),
         }
-        for name in self._names:
-            path, _ = TRACKERS.get(name, (name, ""))
-            log = start.directory / "logs" / f"tracker-{file_name(name.rpartition(':')[2])}.log"
-            try:
-                self._processes.append(TrackerProcess(name, path, log, {**message, "id": ids[name]}))
-            except OSError as error:
-                self._tell(f"{name}: could not be started: {error}. The run goes on without it.")
+        ids = _ids(start.directory, self._group.names, self._settings)
+        self._group.start(start.directory, ids, message)
 
     def progress(self, progress: Progress) -> None:
         """Tell where the run stands, once a second at most, and only if another episode has ended."""
-        if self._processes:
-            self._harmless(lambda: self._log(progress))
+        if self._group.is_running:
+            self._group.harmless(lambda: self._log(progress))
 
     def _log(self, progress: Progress) -> None:
-        self._pass_notes()
+        self._group.pass_notes()
         self._last = progress
         now = time.monotonic()
         if progress.ended != self._told_ended and now - self._told_at >= _LEAST_SECONDS:
             self._told_at, self._told_ended = now, progress.ended
-            for process in self._processes:
-                process.log(progress.ended, live_values(progress))
+            self._group.log(progress.ended, live_values(progress))
 
     def conclude(self, evaluation: Evaluation) -> None:
         """Tell the result and give the trackers a few seconds to make it theirs."""
-        if self._processes:
-            self._harmless(lambda: self._conclude(evaluation))
+        if self._group.is_running:
+            self._group.harmless(lambda: self._conclude(evaluation))
 
     def _conclude(self, evaluation: Evaluation) -> None:
         if self._last is not None and self._last.ended != self._told_ended:
-            for process in self._processes:
-                process.log(self._last.ended, live_values(self._last))
-        message = _conclusion(evaluation)
-        for process in self._processes:
-            process.conclude(message)
-        deadline = time.monotonic() + PATIENCE
-        for process in self._processes:
-            in_time = process.wait(deadline)
-            self._pass_notes()
-            ending = process.close()
-            if not in_time:
-                self._tell(f"{process.name}: not done {PATIENCE:g} s after the run, left behind. {_SAFE}")
-            elif ending is not None:
-                self._tell(f"{process.name}: {ending}. {_SAFE}")
-
-    def _harmless(self, do: Callable[[], None]) -> None:
-        try:
-            do()
-        except Exception as error:  # a mistake here is no reason to lose a run
-            self._tell(f"trackers: {type(error).__name__}: {error}. {_SAFE}")
-
-    def _pass_notes(self) -> None:
-        for process in self._processes:
-            for words in process.words():
-                trouble = words.get("trouble")
-                self._tell(f"{process.name}: {words['news'] if trouble is None else f'{trouble}. {_SAFE}'}")
-
-
-_SAFE = "The run and its results are not affected."
+            self._group.log(self._last.ended, live_values(self._last))
+        self._group.conclude(_conclusion(evaluation))
 
 
 def _conclusion(evaluation: Evaluation) -> dict[str, Any]:
@@ -172,20 +128,11 @@ def _ids(directory: Path, names: Sequence[str], settings: Settings) -> dict[str,
     return ids
 
 
-def _check_installed(name: str) -> None:
-    if name not in TRACKERS:
-        load_object(name)  # a user's own: says itself what is wrong with it
-        return
-    _, package = TRACKERS[name]
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(f"--report_to={name} needs {package}. Run: pip install {package}")
-
-
 def live_values(progress: Progress) -> dict[str, float]:
     """Return where a run stands. Rates are in percent, as LeRobot's `pc_success`, over all that was started."""
     seconds = progress.seconds or 1.0
     return {
-        **(_rate("live", progress.rate) if progress.rate is not None else {}),
+        **(rate_values("live", progress.rate) if progress.rate is not None else {}),
         "live/errors": progress.errors,
         "live/episodes_per_s": progress.episodes_here / seconds,
         "live/steps_per_s": progress.steps / seconds,
@@ -197,7 +144,7 @@ def final_values(evaluation: Evaluation) -> dict[str, float]:
     """Return the result: overall, by task and by group."""
     results, info = evaluation.results, evaluation.info
     values: dict[str, Any] = {
-        **_rate("eval", results.overall),
+        **rate_values("eval", results.overall),
         "eval/n_errors": results.result.errors,
         "eval/pc_success_if_errors_failed": _percent(results.result.if_errors_failed.value),
     }
@@ -205,11 +152,11 @@ def final_values(evaluation: Evaluation) -> dict[str, float]:
         overall = info["overall"]
         values |= {f"eval/{name}": overall[name] for name in ("avg_sum_reward", "avg_max_reward", "eval_s")}
     for task in results.tasks:
-        values |= _rate(f"task/{task.name}", results.of([task_key(task)]))
+        values |= rate_values(f"task/{task.name}", results.of([task_key(task)]))
     groups = dict.fromkeys(task.group for task in results.tasks)
     if len(groups) < len(results.tasks):
         for group in groups:
-            values |= _rate(f"group/{group}", results.of_group(group))
+            values |= rate_values(f"group/{group}", results.of_group(group))
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
@@ -222,7 +169,8 @@ def videos_of(evaluation: Evaluation) -> list[Path]:
     return list(itertools.islice(filter(None, found), MOST_VIDEOS))
 
 
-def _rate(name: str, rate: Rate) -> dict[str, Any]:
+def rate_values(name: str, rate: Rate) -> dict[str, Any]:
+    """Return a rate and its interval in per cent; nothing where there is none."""
     if rate.value is None:
         return {}
     return {

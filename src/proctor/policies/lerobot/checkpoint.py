@@ -313,7 +313,8 @@ def _weights_not_drawn() -> Iterator[list[Any]]:
 
     def replaced(draw: Any) -> Any:
         def leave(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(self, torch.nn.Parameter):
+            # One on the meta device has no numbers: another takes its place when a backbone's weights are loaded.
+            if not isinstance(self, torch.nn.Parameter) or self.is_meta:
                 return draw(self, *args, **kwargs)
             found.append(self)
             return self.fill_(math.nan)

@@ -80,8 +80,9 @@ class Page:
     @property
     def policy(self) -> str:
         """What a browser may do with the page: show what is in it, play videos beside it, and nothing else."""
+        script, style = source_digest(self.script), source_digest(self.css)
         return (
-            f"default-src 'none'; script-src '{_digest(self.script)}'; style-src '{_digest(self.css)}'; "
+            f"default-src 'none'; script-src '{script}'; style-src '{style}'; "
             "media-src 'self' file: data:; img-src 'self' data:; base-uri 'none'; form-action 'none'"
         )
 
@@ -212,8 +213,8 @@ def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = Fals
         comparisons=comparisons,
         no_comparison=problem,
         settings=settings_tables(runs),
-        css=_asset("page.css"),
-        script=_asset("page.js"),
+        css=asset("page.css"),
+        script=asset("page.js"),
     )
 
 
@@ -277,10 +278,11 @@ def _unbroken(text: str) -> Markup:
     return Markup(escape(text).replace(" %", Markup("&nbsp;%")))
 
 
-def _asset(name: str) -> Markup:
-    # Ours, not a user's: it goes into the file as it is.
+def asset(name: str) -> Markup:
+    """Return a file of ours that goes into a page as it is, as no text of a user's does."""
     return Markup((HERE / name).read_text(encoding="utf-8"))
 
 
-def _digest(text: str) -> str:
+def source_digest(text: str) -> str:
+    """Return how a page's policy names a style or script that a browser may use."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 from proctor.errors import ProctorError, UsageError
+from proctor.training.child import begin
 from proctor.training.compact.settings import TrainerSettings
 
 
 def main(arguments: list[str]) -> int:
     """Train; returns the exit status."""
+    begin()
     try:
         settings = TrainerSettings.read(Path(arguments[0]))
         for package in ("torch", "pyarrow"):

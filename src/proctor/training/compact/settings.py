@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from proctor.config.settings import comma_list
 from proctor.errors import UsageError, did_you_mean
@@ -18,18 +18,18 @@ from proctor.policies.compact.checkpoint import CompactConfig
 class NetworkSettings:
     """`--policy.*` of a training: the network, and how its weights are found."""
 
-    inputs: str = ""  # a comma list of the dataset's observations; empty: all of them
-    chunk_size: int = 10
-    n_action_steps: int = 5
-    width: int = 512
-    blocks: int = 3
-    task_width: int = 32
-    image_channels: str = "32,64,64,96"
-    image_width: int = 256
-    dtype: str = "float16"  # of the weights in a checkpoint; training itself is in float32
-    optimizer_lr: float = 1e-3
-    optimizer_weight_decay: float = 1e-4
-    image_shift: int = 4  # pixels by which pictures are moved at random, so that places are not learnt by heart
+    inputs: Annotated[str, "comma list of the dataset's observations that it looks at [all]"] = ""
+    chunk_size: Annotated[int, "actions that it predicts at once"] = 10
+    n_action_steps: Annotated[int, "how many of them are executed before it looks again"] = 5
+    width: Annotated[int, "numbers between two layers"] = 512
+    blocks: Annotated[int, "residual blocks of two layers each"] = 3
+    task_width: Annotated[int, "numbers that stand for a task"] = 32
+    image_channels: Annotated[str, "of the convolutions, each of which halves a picture"] = "32,64,64,96"
+    image_width: Annotated[int, "numbers that stand for a picture"] = 256
+    dtype: Annotated[str, "of the weights in a checkpoint, float16 or float32; training is in float32"] = "float16"
+    optimizer_lr: Annotated[float, "the largest learning rate"] = 1e-3
+    optimizer_weight_decay: Annotated[float, "of AdamW"] = 1e-4
+    image_shift: Annotated[int, "pixels by which pictures are moved at random; places are not learnt by heart"] = 4
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float16", "float32"):
@@ -90,38 +90,42 @@ class TrainerSettings:
     def read(cls, path: Path) -> TrainerSettings:
         """Read them from a file. Raises `UsageError` for what is unknown or of another type."""
         try:
-            told = dict(read_json(path))
+            return cls.from_json(dict(read_json(path)))
         except (OSError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: {reason(error)}.") from None
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> TrainerSettings:
+        """Check values, which may be the texts of flags. Raises `UsageError` likewise."""
         network = _checked(NetworkSettings, dict(told.pop("policy", None) or {}), "policy.")
         settings: TrainerSettings = _checked(cls, {**told, "policy": network}, "")
         return settings
 
 
 def _checked(kind: Any, given: dict[str, Any], prefix: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields, hints = {field.name for field in dataclasses.fields(kind)}, get_type_hints(kind)
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in fields:
             raise UsageError(f"--{prefix}{clip(name)}: no such setting.{did_you_mean(name, fields)}")
-        values[name] = _as(str(fields[name].type), value, f"--{prefix}{name}")
+        values[name] = _as(hints[name], value, f"--{prefix}{name}")
     missing = [name for name in ("dataset_root", "output_dir") if name in fields and not values.get(name)]
     if missing:
         raise UsageError(f"--{missing[0]} is missing.")
     return kind(**values)
 
 
-def _as(kind: str, value: Any, flag: str) -> Any:
+def _as(kind: Any, value: Any, flag: str) -> Any:
     """Return a value, which may be a flag's text, as the type that a setting has."""
-    if dataclasses.is_dataclass(value) or (value is None and "None" in kind):
+    if dataclasses.is_dataclass(value) or (value is None and kind not in (int, float, str)):
         return value
     try:
-        if kind in ("int", "float") and not isinstance(value, bool):
+        if kind in (int, float) and not isinstance(value, bool):
             number = float(value)
-            if kind == "float" or number == int(number):
-                return int(number) if kind == "int" else number
-        elif kind.startswith("str") and isinstance(value, str | int | float):
+            if kind is float or number == int(number):
+                return kind(number)
+        elif kind not in (int, float) and isinstance(value, str | int | float):
             return str(value)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise UsageError(f"{flag}={clip(value)}: expected {'a number' if kind in ('int', 'float') else 'a text'}.")
+    raise UsageError(f"{flag}={clip(value)}: expected {'a number' if kind in (int, float) else 'a text'}.")

@@ -19,14 +19,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from proctor.config.lerobot_fields import PRETRAINED_MODEL
 from proctor.errors import UsageError
 from proctor.policies.compact.checkpoint import CompactCheckpoint, CompactConfig, Scaling
+from proctor.training.checkpoints import CHECKPOINTS, LAST, STATE
 from proctor.training.compact.demonstrations import Demonstrations
 from proctor.training.compact.network import TorchCompactNetwork
 from proctor.training.compact.settings import TrainerSettings
-
-CHECKPOINTS, LAST, PRETRAINED, STATE = "checkpoints", "last", "pretrained_model", "training_state"
-"""Where LeRobot's trainer puts them, too."""
 
 _WARM_UP = 0.05
 
@@ -171,9 +170,9 @@ class Trainer:
         whole = self._checkpoints / f"{self._step:06d}"
         part = whole.with_name(f".{whole.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        for folder in (PRETRAINED, STATE):
+        for folder in (PRETRAINED_MODEL, STATE):
             (part / folder).mkdir(parents=True)
-        self.checkpoint().write(part / PRETRAINED)
+        self.checkpoint().write(part / PRETRAINED_MODEL)
         torch.save(
             {
                 "step": self._step,
