@@ -2,7 +2,7 @@
 
     python benchmarks/recording.py [DEMONSTRATIONS]
 
-The peer are as many bare processes as there are cores, which step Meta-World's own environments with its own experts
+The peer are as many bare processes as there are cores, which step Meta-World's environments with its experts
 until every task of mt10 has so many successes, and keep nothing. Both sides play the same layouts, start their
 processes, import what they need and build their simulators; they take turns.
 """
@@ -85,8 +85,8 @@ def main() -> None:
         ratios.append(ours / limit)
         print(f"{ours:.1f} demonstrations/s recorded, {limit:.1f} played by bare processes: {ours / limit:.2f}")
     print(
-        f"{len(MT10) * wanted} demonstrations, dataset included: {statistics.median(ratios):.2f} of the simulators' "
-        f"limit ({min(ratios):.2f} to {max(ratios):.2f})"
+        f"{len(MT10) * wanted} demonstrations, dataset included: {statistics.median(ratios):.2f} of the "
+        f"simulators' limit ({min(ratios):.2f} to {max(ratios):.2f})"
     )
 
 

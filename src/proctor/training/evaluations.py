@@ -19,6 +19,7 @@ from proctor.plan import make_plan
 from proctor.report.summary import write_run_report
 from proctor.results import Evaluation
 from proctor.training.checkpoints import Checkpoint
+from proctor.training.seeds import check_unseen
 
 EVALUATIONS = "eval"
 """The folder in a training's own that holds a run directory for every evaluated checkpoint."""
@@ -52,19 +53,22 @@ class CheckpointEvaluations:
         self._notes = _Notes(tell)
         self._warm = WarmProcesses()
 
-    def check(self, kind: str, trackers: Nested) -> Settings:
+    def check(self, kind: str, trackers: Nested, dataset: Path | None) -> Settings:
         """Refuse settings that no checkpoint could be evaluated with: names, values, tasks, packages.
 
         Args:
             kind: of the policies that will come, as `--policy.type` has it.
             trackers: settings of the training's trackers, checked with them.
+            dataset: what is trained on, where it is known.
         """
         tree = copy.deepcopy({**self._tree, **trackers})
         tree["policy"] = {**tree["policy"], "type": kind, "path": str(self._training)}
         settings = build_settings(tree)
         check_interpreter(settings)
         facts = learn(benchmark_path(settings.env.type), settings.env)
-        make_plan(facts.tasks, settings.eval.n_episodes, settings.seed)
+        plan = make_plan(facts.tasks, settings.eval.n_episodes, settings.seed)
+        if dataset is not None:
+            check_unseen(dataset, plan)
         return settings
 
     def folder(self, checkpoint: Checkpoint) -> Path:

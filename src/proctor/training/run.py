@@ -112,7 +112,9 @@ class TrainingRun:
         if settings.evaluation is None:
             return None, stack.enter_context(TrainingTrackers(None, self._display.note))
         evaluations = CheckpointEvaluations(settings.evaluation, self._place, self._display.note)
-        checked = evaluations.check(policy_kind(settings.kind), settings.trackers)
+        root = settings.trainer.get("dataset.root")
+        dataset = None if root is None else Path(root)
+        checked = evaluations.check(policy_kind(settings.kind), settings.trackers, dataset)
         trackers = stack.enter_context(TrainingTrackers(checked, self._display.note))
         return stack.enter_context(evaluations), trackers
 

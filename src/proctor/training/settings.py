@@ -352,8 +352,7 @@ def _dataset(flags: Flags, kind: str) -> Flags:
     if not (folder / "meta/info.json").is_file() and (kind == COMPACT or repo is None):
         there = "there is no LeRobotDataset in it" if is_folder(folder) else "there is no such folder"
         raise UsageError(
-            f"--dataset.root={clip(root, 300)}: {there} (no meta/info.json). Record one: proctor eval "
-            "--eval.recording=true, and give its run directory."
+            f"--dataset.root={clip(root, 300)}: {there} (no meta/info.json). Record one: proctor record"
         )
     return {"dataset.root": str(folder), "dataset.repo_id": repo or f"local/{_name(folder)}"}
 
