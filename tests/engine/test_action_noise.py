@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.config.settings import EvalConfig
@@ -24,6 +24,7 @@ def executed(noise: ActionNoise, of: Episode, actions: np.ndarray, spec: Benchma
     return np.stack([one(action) for action in actions])
 
 
+@settings(deadline=None)
 @given(
     level=st.floats(0, 2),
     share=st.floats(0, 1),

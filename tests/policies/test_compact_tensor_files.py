@@ -22,7 +22,7 @@ TENSORS = st.dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tensors=TENSORS)
 def test_what_is_written_is_read(tmp_path: Path, tensors: dict[str, np.ndarray]) -> None:
     path = tmp_path / "t.safetensors"
@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path: Path, tensors: dict[str, np.ndarray])
     assert path.read_bytes() == first, "the same bytes for the same tensors"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(data=st.data())
 def test_a_damaged_file_is_an_error_or_has_the_shapes_it_says(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "t.safetensors"
