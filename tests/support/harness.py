@@ -84,8 +84,12 @@ def lay_out(site: Path, package: str, entry_points: str, version: str = "1.0") -
 
 def warden_of(pid: int) -> psutil.Process:
     """Return the process that sees to what a run's children leave behind."""
-    alive = [child for child in psutil.Process(pid).children() if not is_over(child)]
-    (warden,) = [child for child in alive if "orphans.py" in " ".join(child.cmdline())]
+
+    def found() -> list[psutil.Process]:
+        alive = [child for child in psutil.Process(pid).children() if not is_over(child)]
+        return [child for child in alive if "orphans.py" in " ".join(child.cmdline())]
+
+    (warden,) = wait_until(found)  # one that has just been started may still be a copy of its parent
     return warden
 
 
