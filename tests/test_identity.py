@@ -171,6 +171,7 @@ MAY_CHANGE = {
         "stop_when",
         "until_better_than",
         "stop_grace",
+        "store_actions",
     },
     "limits": {"start", "build", "reset", "step", "draw", "load", "act", "respond"},
     "cluster": {"address", "min_nodes"},

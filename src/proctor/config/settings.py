@@ -189,6 +189,11 @@ class EvalConfig:
         str | None, EXECUTION, "as in LeRobot, but nothing is uploaded: the dataset stays with the run"
     ] = None
     recording_private: Annotated[bool, EXECUTION, "as in LeRobot, of what is uploaded"] = False
+    store_actions: Annotated[
+        bool,
+        EXECUTION,
+        "keep every episode's actions, a few kilobytes each, so that it can be replayed, filmed and verified",
+    ] = True
     max_attempts: Annotated[
         int, EXECUTION, AtLeast(1), "how often an episode is tried before it is stored as an error"
     ] = 3

@@ -122,7 +122,8 @@ class EvaluationRun:
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
                 before = open_run(table, facts.identity, self._plan, episodes, self._directory.path)
-                table.set_meta("reproducible", facts.reproducible)
+                table.set_meta("reproducible", facts.policy_spec.reproducible)
+                table.set_meta("policy_spec", facts.policy_spec.to_wire())
                 table.set_meta("tasks", [task.to_wire() for task in self._executor.tasks])
                 self._directory.write_config(to_plain(self._settings))
                 job = prepared.staff(before)

@@ -342,6 +342,7 @@ class Preparation:
             policy_settings=to_plain(policy.settings) if in_worker else None,
             fps=self.facts.fps,
             video_fps=s.eval.video_fps,
+            store_actions=s.eval.store_actions,
             python=s.env.python,
         )
 

@@ -47,6 +47,7 @@ class WorkerBoot:
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
     video_fps: int = 30
+    store_actions: bool = True
     spawned: float = 0.0
 
 
@@ -133,7 +134,7 @@ class EpisodePlayer:
         """Play the episodes of a run, on the simulator that is there: benchmark and processors are the same."""
         self._boot, self._actor = boot, actor
         self._spec = BenchmarkSpec.from_wire(boot.spec)
-        self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec)
+        self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec, boot.store_actions)
 
     def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
         """Run an episode, filmed and recorded into these files."""

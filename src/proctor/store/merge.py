@@ -14,6 +14,7 @@ from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.files import check_folder
 from proctor.identity import Identity, differences
 from proctor.plan import Plan, make_plan
+from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
@@ -35,6 +36,7 @@ class Sources:
     tasks: Sequence[Task]
     per_task: int
     reproducible: bool
+    policy_spec: PolicySpec | None
     twice: int
     """How many episodes more than one of them has finished, with equal digests."""
     stopped: Mapping[str, Any] | None
@@ -75,6 +77,7 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
         first.tasks,
         per_task=per_task,
         reproducible=all(run.reproducible for run in runs),
+        policy_spec=first.policy_spec,
         twice=_check_results(runs, make_plan(first.tasks, per_task, first.identity["seed"]), output),
         stopped=max(
             (run.stopped for run in runs if run.stopped is not None),
@@ -93,6 +96,7 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
     table.set_meta("identity", sources.identity)
     table.set_meta("n_episodes", sources.per_task)
     table.set_meta("reproducible", sources.reproducible)
+    table.set_meta("policy_spec", None if sources.policy_spec is None else sources.policy_spec.to_wire())
     table.set_meta("tasks", [task.to_wire() for task in sources.tasks])
     for run in sources.runs:
         if run.path == output.path:

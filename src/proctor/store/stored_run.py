@@ -23,6 +23,7 @@ from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, read_json
 from proctor.identity import Identity
 from proctor.plan import Plan, make_plan, shard_of
+from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
@@ -151,7 +152,9 @@ class StoredRun:
     def meta(self) -> Mapping[str, Any]:
         """What its table says beside the episodes; `None` for what it does not say."""
         with self.table() as table:
-            return {key: table.meta(key) for key in ("identity", "tasks", "n_episodes", "reproducible")}
+            return {
+                key: table.meta(key) for key in ("identity", "tasks", "n_episodes", "reproducible", "policy_spec")
+            }
 
     @property
     def identity(self) -> Identity:
@@ -173,6 +176,12 @@ class StoredRun:
     def reproducible(self) -> bool:
         """Whether the same command gives the same episodes."""
         return bool(self.meta["reproducible"])
+
+    @cached_property
+    def policy_spec(self) -> PolicySpec | None:
+        """What its policy looked at and when, and what it returned; `None` of a run that does not say so."""
+        stored = self.meta["policy_spec"]
+        return None if stored is None else PolicySpec.from_wire(stored)
 
     @cached_property
     def directory(self) -> RunDirectory:
