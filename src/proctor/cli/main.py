@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
+    "replay": ("proctor.cli.replay:replay_command", "run stored episodes again without their policy, and compare"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
     "check-benchmark": (

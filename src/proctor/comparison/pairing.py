@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proctor.errors import StoreError, UsageError, did_you_mean
 from proctor.files import as_written_by_proctor, check_folder
 from proctor.identity import Identity
-from proctor.plan import make_plan, shard_of
+from proctor.plan import shard_of
 from proctor.stats.intervals import CONFIDENCE, Rate, success_rate
 from proctor.stats.paired import Pairs
 from proctor.store.merge import check_runs, find_runs
@@ -85,7 +85,7 @@ def read_sample(path: Path) -> RunSample:
 
 def _read(path: Path) -> RunSample:
     sources = check_runs(find_runs([path]), path.absolute())
-    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+    plan = sources.plan
     shard = Shard.named(path.absolute().name)
     if shard is not None:
         plan = shard_of(plan, *shard)

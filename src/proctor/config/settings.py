@@ -301,6 +301,17 @@ class Settings:
         field(default_factory=dict)
     )
     trust_remote_code: Annotated[bool, EXECUTION, "let a checkpoint run code that comes with it"] = False
+    only: Annotated[
+        str | None,
+        EXECUTION,
+        "run these episodes of the plan alone: TASK, TASK:7 or TASK:0-4, a comma list [all]",
+    ] = None
+    failed: Annotated[
+        Path | None,
+        Locates("given"),
+        EXECUTION,
+        "run directory whose failures are run again, as a new run, with its settings where none are given",
+    ] = None
     output_dir: Annotated[
         Path | None,
         Locates("given"),

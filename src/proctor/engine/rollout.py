@@ -30,7 +30,7 @@ class Actor(Protocol):
     def begin(self, episode: Episode) -> None:
         """Start an episode."""
 
-    def act(self, window: Sequence[Observation]) -> NDArray[Any]:
+    def act(self, window: Sequence[Observation]) -> NDArray[Any] | list[NDArray[Any]]:
         """Return the next chunk."""
 
 

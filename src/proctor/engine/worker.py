@@ -24,12 +24,14 @@ from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
+from proctor.engine.stored_actor import StoredActor
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError
 from proctor.store.schema import EpisodeRecord
+from proctor.store.trajectories import unpack_trajectory
 from proctor.types import BenchmarkSpec, Episode, Observation
 
 
@@ -136,14 +138,17 @@ class EpisodePlayer:
         self._spec = BenchmarkSpec.from_wire(boot.spec)
         self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec, boot.store_actions)
 
-    def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
-        """Run an episode, filmed and recorded into these files."""
+    def play(
+        self, episode: Episode, video: Path | None, recording: Path | None, trajectory: bytes = b""
+    ) -> EpisodeRecord:
+        """Run an episode, filmed and recorded into these files; with stored actions if there are any."""
         fps = self._boot.fps
+        actor = StoredActor(unpack_trajectory(trajectory)) if trajectory else self._actor
         sinks = EpisodeSinks(
             VideoSink(video, fps, self._boot.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, fps) if recording else None,
         )
-        record = play(self._cache, episode, self._actor, self._view, self._meter, sinks)
+        record = play(self._cache, episode, actor, self._view, self._meter, sinks)
         self._meter.enter(Phase.BUILD)
         self._prove()  # its simulator may have been built from code that was imported only now
         return record
@@ -190,9 +195,9 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             player.play_for(settings, actor)
             channel.send({"type": "ready", "startup": now() - settings.spawned})
             continue
-        files = [order[kind] and Path(order[kind]) for kind in ("video", "recording")]
+        video, recording = (order[kind] and Path(order[kind]) for kind in ("video", "recording"))
         try:
-            record = player.play(Episode.from_wire(order["episode"]), *files)
+            record = player.play(Episode.from_wire(order["episode"]), video, recording, order["trajectory"])
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
         except RunError as error:

@@ -257,6 +257,10 @@ class EpisodeTable(Ledger):
                 "It is not as Proctor writes it."
             ) from None
 
+    def keeps_trajectory(self, key: EpisodeKey) -> bool:
+        """Whether the actions of an episode that has ended were kept."""
+        return bool(self._row(key).trajectory_bytes)
+
     def packed_trajectory(self, key: EpisodeKey) -> bytes:
         """Return a trajectory as it is stored; empty if it was not kept."""
         size = self._row(key).trajectory_bytes

@@ -61,6 +61,10 @@ def _identity(value: Any) -> str | None:
     )
 
 
+def _only(value: Any) -> str | None:
+    return None if isinstance(value, str) and value.strip() else "must be words that choose episodes"
+
+
 def _whole(value: Any) -> bool:
     return type(value) is int and value >= 0
 
@@ -71,4 +75,5 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "stopped": _stopped,
     "identity": _identity,
     "policy_spec": _policy_spec,
+    "only": _only,
 }

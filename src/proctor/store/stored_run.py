@@ -153,7 +153,8 @@ class StoredRun:
         """What its table says beside the episodes; `None` for what it does not say."""
         with self.table() as table:
             return {
-                key: table.meta(key) for key in ("identity", "tasks", "n_episodes", "reproducible", "policy_spec")
+                key: table.meta(key)
+                for key in ("identity", "tasks", "n_episodes", "reproducible", "policy_spec", "only")
             }
 
     @property
@@ -171,6 +172,12 @@ class StoredRun:
     def per_task(self) -> int:
         """How many episodes of each task are planned."""
         return self.meta["n_episodes"] or 0
+
+    @property
+    def only(self) -> str | None:
+        """The words that choose its episodes from the whole plan; `None`: it is of all of them."""
+        only: str | None = self.meta["only"]
+        return only
 
     @property
     def reproducible(self) -> bool:
@@ -195,7 +202,7 @@ class StoredRun:
     @cached_property
     def planned(self) -> Plan:
         """The whole plan; of a shard, its part."""
-        plan = make_plan(self.tasks, self.per_task, self.identity.get("seed", 0))
+        plan = make_plan(self.tasks, self.per_task, self.identity.get("seed", 0), self.only)
         shard = self.directory.shard
         return plan if shard is None else shard_of(plan, *shard)
 
