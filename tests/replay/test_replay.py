@@ -137,7 +137,7 @@ def test_a_forged_result_is_named(copy: Path) -> None:
     forge(copy, "b", 0, sum_reward=99.0)
     assert first(copy, "b").startswith("b episode 0: sum_reward: stored 99.0, now ")
     forge(copy, "c", 3, digest="f" * 64)
-    assert first(copy, "c").startswith(f"c episode 3: digest: stored {'f' * 61}")
+    assert first(copy, "c").startswith(f"c episode 3: digest: stored {'f' * 40}..., now ")
 
 
 def test_a_forged_action_is_named_by_the_step_it_changed(copy: Path) -> None:

@@ -20,8 +20,9 @@ from proctor.config.settings import AtLeast, AtMost, EnvSettings, LimitSettings,
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_FAILED, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, UsageError
 from proctor.events import Progress, Watcher
-from proctor.replay.replayer import Replay, Replayer, replayable
+from proctor.replay.replayer import Replay, Replayer, check_names_no_code, replayable
 from proctor.report.console import PatientConsole, count, duration
+from proctor.store.bundles import is_bundle, opened
 from proctor.store.stored_run import StoredRun
 
 MOST_LINES = 200
@@ -46,7 +47,7 @@ Exit status: 0 all are the same, 1 some differ, 3 some could not be replayed, 2 
 class ReplayFlags:
     """The flags of `proctor replay` besides those of the benchmark."""
 
-    run: Annotated[Path | None, Locates("given"), "run directory; the first word is taken for it"] = None
+    run: Annotated[Path | None, Locates("given"), "run directory or bundle; the first word is taken for it"] = None
     only: Annotated[str, "TASK, TASK:7 or TASK:0-4, a comma list; further words are taken for it [all]"] = ""
     pixels: Annotated[bool, "draw and compare pictures, where the policy looked at some"] = True
     workers: Annotated[int, AtLeast(0), AtMost(10_000), "simulator workers; 0: as for a run"] = 0
@@ -90,14 +91,18 @@ def named_run(path: Path | None, command: str) -> Path:
 
 
 def _replay(given: Given[ReplayFlags]) -> int:
-    run = StoredRun.open(named_run(given.own.run, "replay"))
-    plan, without = replayable(run, given.own.only)
-    console = PatientConsole(highlight=False)
-    settings = {**given.tree, "eval": {"batch_size": given.own.workers}}
-    with Interrupts() as interrupts, Replayer(run, settings, given.own.pixels, say) as replayer:
-        console.print(Text(f"replaying {count(len(plan), 'episode')} of {run.path}"), soft_wrap=True)
-        watcher = ReplayProgress(Console(stderr=True, highlight=False))
-        return conclude(replayer.replay(plan, watcher, interrupts), without, console)
+    path = named_run(given.own.run, "replay")
+    with opened(path) as directory:
+        run = StoredRun.open(directory)
+        if is_bundle(path):
+            check_names_no_code(run, given.tree)
+        plan, without = replayable(run, given.own.only)
+        console = PatientConsole(highlight=False)
+        settings = {**given.tree, "eval": {"batch_size": given.own.workers}}
+        with Interrupts() as interrupts, Replayer(run, settings, given.own.pixels, say) as replayer:
+            console.print(Text(f"replaying {count(len(plan), 'episode')} of {path}"), soft_wrap=True)
+            watcher = ReplayProgress(Console(stderr=True, highlight=False))
+            return conclude(replayer.replay(plan, watcher, interrupts), without, console)
 
 
 def conclude(replay: Replay, without: Sequence[str], console: Console) -> int:
@@ -111,16 +116,16 @@ def conclude(replay: Replay, without: Sequence[str], console: Console) -> int:
     ended = replay.same + len(replay.differing)
     differ = f"{len(replay.differing)} differ; {replay.steps} steps"
     console.print(f"{replay.same} of {count(ended, 'episode')} the same, {differ}")
+    return status_of(replay, without, console)
+
+
+def status_of(replay: Replay, without: Sequence[str], console: Console) -> int:
+    """Say what may be behind a difference, and what was not replayed; returns the exit status."""
     if replay.differing and replay.elsewhere:
-        console.print(
-            Text(f"This may come of what is not as in the run: {'; '.join(replay.elsewhere)}"), soft_wrap=True
-        )
+        words = f"This may come of what is not as in the run: {'; '.join(replay.elsewhere)}"
+        console.print(Text(words), soft_wrap=True)
     for line in (*without, *replay.failed)[:MOST_LINES]:
         say(f"not replayed: {line}")
-    return _status(replay, bool(without))
-
-
-def _status(replay: Replay, without: bool) -> int:
     if replay.ending.error is not None:
         say(str(replay.ending.error))
         return replay.ending.error.exit_status

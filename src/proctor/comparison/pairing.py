@@ -59,6 +59,11 @@ class RunSample:
         """How many of the used ones could not be run."""
         return self.used.errors
 
+    @property
+    def shown(self) -> str:
+        """Where it is, to people."""
+        return self.runs[0].bundle or str(self.path)
+
     def rate(self, confidence: float = CONFIDENCE) -> Rate:
         """Return the rate over the finished ones of them."""
         return success_rate(int(self.used.counts[SUCCESS]), self.used.finished, confidence)
@@ -173,7 +178,7 @@ def match(first: RunSample, second: RunSample, wanted: Sequence[str] = ()) -> li
             raise UsageError(f"--tasks={name}: the runs do not share such a task.{did_you_mean(name, names)}")
     names = [name for name in names if name in wanted] if wanted else names
     if not names:
-        raise UsageError(f"{first.path} and {second.path} have no task in common.")
+        raise UsageError(f"{first.shown} and {second.shown} have no task in common.")
     groups = {known_as(task.group, task.name): task.group for task in first.tasks}
 
     def places(run: RunSample, name: str) -> NDArray[np.int64]:

@@ -302,8 +302,8 @@ class Preparation:
         notes = (*([passed_over] if passed_over else []), *self.facts.notes, *spec.notes)
         settings = self.settings
         plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
-        if settings.only is not None:
-            whole = settings.eval.n_episodes * len(self.facts.tasks)
+        whole = settings.eval.n_episodes * len(self.facts.tasks)
+        if len(plan) < whole:
             notes = (*notes, f"{len(plan)} of {whole} episodes were chosen: the rate is that of these alone.")
         if spec.stochastic:
             return notes

@@ -16,6 +16,9 @@ from proctor.store.trajectories import MARK, Trajectory
 _RESULT = ("seed", "success", "steps", "sum_reward", "max_reward", "metrics", "digest")
 """Of a record, what follows from the episode's actions; `layout` and pixels are looked at apart."""
 
+_LONG = 40
+"""Characters of a value in a line."""
+
 _ENDINGS = ("terminated", "truncated", "the step limit")
 
 
@@ -28,7 +31,7 @@ class Play:
 
 
 class StepDifference(NamedTuple):
-    """The first thing that differs. Step 0 is the beginning, before any action."""
+    """The first thing that differs, after so many steps. Step 0 is the beginning, before any action."""
 
     step: int
     field: str
@@ -104,6 +107,7 @@ def difference(stored: Play, replayed: Play, seen: PolicyView, view: PolicyView)
         *_layout(stored.record, replayed.record),
         *_steps(stored.trajectory, replayed.trajectory),
         *_seen(stored.trajectory, replayed.trajectory, seen, view),
+        *_actions(stored.trajectory, replayed.trajectory),  # what is seen decides what is done, and not before
     ]
     results = [
         ResultDifference(name, _text(mine), _text(theirs))
@@ -156,6 +160,15 @@ def _seen(
             return
 
 
+def _actions(stored: Trajectory, replayed: Trajectory) -> Iterator[StepDifference]:
+    """Compare what was done. In a replay it is the same; a policy that is asked again may do otherwise."""
+    rows = [[row for actions in one.actions for row in actions] for one in (stored, replayed)]
+    for step, (mine, theirs) in enumerate(zip(*rows, strict=False)):
+        if mine.dtype != theirs.dtype or mine.tobytes() != theirs.tobytes():
+            yield StepDifference(step, "action", _text(mine.tolist()), _text(theirs.tolist()))
+            return
+
+
 def _ending(trajectory: Trajectory, step: int) -> str:
     if trajectory.steps > step:
         return "it goes on"
@@ -163,5 +176,6 @@ def _ending(trajectory: Trajectory, step: int) -> str:
 
 
 def _text(value: Any) -> str:
-    text = str(value) if not isinstance(value, float) else repr(value)
-    return text if len(text) <= 64 else f"{text[:61]}..."
+    """Return a value in short; of a digest, enough to tell it from any other."""
+    text = repr(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."

@@ -15,7 +15,7 @@ import numpy as np
 
 from proctor.config.flags import merge
 from proctor.config.load import build_settings
-from proctor.config.settings import Settings
+from proctor.config.registry import known_benchmarks
 from proctor.engine.evaluation import check_interpreter
 from proctor.engine.executors.local import Coordinator, RunOrder
 from proctor.engine.executors.protocol import Ending, RunContext
@@ -26,6 +26,7 @@ from proctor.engine.rollout import PolicyView
 from proctor.engine.workforce import worker_range
 from proctor.errors import NoPicturesError, UsageError
 from proctor.events import Watcher
+from proctor.files import clip
 from proctor.identity import differences
 from proctor.machine.processes import open_file_limit
 from proctor.machine.resources import available_memory, usable_cores
@@ -33,6 +34,7 @@ from proctor.machine.scratch import scratch_folder
 from proctor.plan import Plan, chosen
 from proctor.policies.protocol import PolicySpec
 from proctor.replay.differences import EpisodeDifference, Play, difference
+from proctor.store.bundles import shareable
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN, Outcomes
 from proctor.store.run_directory import RunDirectory
@@ -125,7 +127,7 @@ class Replayer:
     ) -> None:
         self._run, self._tell = run, tell
         self._seen_spec = _spec_of(run)
-        self.settings = _settings(run, given or {})
+        self.settings = build_settings(merge({**settings_of(run), "policy": {"type": "zero"}}, dict(given or {})))
         check_interpreter(self.settings)
         self._stack = ExitStack()
         self.folder = self._stack.enter_context(scratch_folder("proctor-replay-"))
@@ -139,8 +141,13 @@ class Replayer:
         self.prepared = self._prepare(pixels)
         self.elsewhere = tuple(
             f"{name}: {before} in the run, {now} here"
-            for name, before, now in differences(_comparable(run.identity), _comparable(self.prepared.identity))
+            for name, before, now in differences(*map(_comparable, (run.identity, self.prepared.identity)))
         )
+
+    @property
+    def seen(self) -> PolicyView:
+        """What the policy looked at in the run."""
+        return PolicyView.of(self._seen_spec, self.prepared.spec)
 
     def __enter__(self) -> Replayer:
         return self
@@ -186,8 +193,8 @@ class Replayer:
                 recipe=self._preparation.recipe(prepared),
                 trajectories=table.packed_trajectory,
             )
-            views = [PolicyView.of(spec, prepared.spec) for spec in (self._seen_spec, prepared.policy.spec)]
-            ledger = ReplayLedger(table, views[0], views[1], found)
+            view = PolicyView.of(prepared.policy.spec, prepared.spec)
+            ledger = ReplayLedger(table, self.seen, view, found)
             found.ending = Coordinator(order, RunContext(stack, interrupts, watcher), ledger).run()
         return found
 
@@ -230,20 +237,41 @@ def _spec_of(run: StoredRun) -> PolicySpec:
     return run.policy_spec
 
 
-def _settings(run: StoredRun, given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a replay: the run's benchmark and seed, and no policy."""
+def settings_of(run: StoredRun) -> dict[str, Any]:
+    """Return what it takes to run episodes of a run again, but for a policy."""
     own = {name: run.settings.get(name) or {} for name in ("env", "limits", "rename_map")}
-    tree = {
-        **own,
-        "policy": {"type": "zero"},
-        "seed": run.identity["seed"],
-        "eval": {"n_episodes": run.per_task},
-    }
-    return build_settings(merge(tree, dict(given)))
+    return {**own, "seed": run.identity["seed"], "eval": {"n_episodes": run.per_task}}
+
+
+def check_names_no_code(run: StoredRun, given: Mapping[str, Any]) -> None:
+    """Refuse to run code that a bundle names: it may be anybody's. Whoever wants that names it.
+
+    Raises:
+        UsageError: says what to give.
+    """
+    env = {**(run.settings.get("env") or {}), **(given.get("env") or {})}
+    asked = given.get("env") or {}
+    if env.get("type") not in known_benchmarks() and "type" not in asked:
+        raise UsageError(
+            f"the bundle's benchmark is {clip(env.get('type'))}, which does not come with an installed package. "
+            "If you have its code and trust it, name it: --env.type=file.py:Class"
+        )
+    if ":" in str(env.get("task")) and "task" not in asked:
+        raise UsageError(
+            f"the bundle's task {clip(env.get('task'))} names a module to import. If you trust it, name it: "
+            f"--env.task={clip(env.get('task'))}"
+        )
+    foreign = [name for name in _spec_of(run).env_processors or () if not str(name).startswith("proctor.")]
+    if foreign:
+        raise UsageError(
+            f"the bundle's policy has environment processors of its own ({clip(', '.join(foreign))}), whose code "
+            "a bundle does not bring. Replay the run directory instead."
+        )
 
 
 def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in identity.items() if name not in _NOT_COMPARED}
+    # Paths by their last part, as a bundle has them.
+    return {name: shareable(value) for name, value in identity.items() if name not in _NOT_COMPARED}
 
 
 def replayable(run: StoredRun, words: str = "") -> tuple[Plan, list[str]]:

@@ -34,6 +34,8 @@ from proctor.types import EpisodeKey, Task
 
 DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"
+BUNDLE_NAME = "bundle.txt"
+"""In a directory that a bundle was unpacked into: the bundle's name."""
 
 
 def default_directory(job_name: str, now: float | None = None) -> Path:

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor, check_folder, read_json
+from proctor.files import as_written_by_proctor, check_folder, clip, read_json, read_regular
 from proctor.identity import Identity
 from proctor.plan import Plan, make_plan, shard_of
 from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import Outcomes, read_outcomes
-from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
+from proctor.store.run_directory import BUNDLE_NAME, DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, Note, RewardCurve, RunningEpisode, RunSession
 from proctor.store.sqlite_file import is_begun
 from proctor.store.videos import video_file
@@ -35,6 +35,9 @@ from proctor.types import EpisodeKey, Task
 MOST_LISTED = 50_000
 """Episodes up to which a run is listed one by one: held in memory as records, and written into `eval_info.json`.
 Beyond it single episodes are left to `run.sqlite`, and read from there when somebody wants to see them."""
+
+
+_MOST_NAME = 4096
 
 
 class StoredRecords(Sequence[EpisodeRecord]):
@@ -229,6 +232,19 @@ class StoredRun:
     def name(self) -> str:
         """What to call it: the name its user gave it, else its directory's."""
         return str(self.settings.get("job_name") or self.path.name)
+
+    @cached_property
+    def bundle(self) -> str | None:
+        """The name of the bundle that it was unpacked from, to be read for a while; `None`: it is a run's own."""
+        try:
+            return clip(read_regular(self.path / BUNDLE_NAME, _MOST_NAME).decode(errors="replace"))
+        except OSError:
+            return None
+
+    @property
+    def shown(self) -> str:
+        """Where it is, to people."""
+        return str(self.path) if self.bundle is None else self.bundle
 
     @cached_property
     def _episodes(self) -> tuple[Outcomes, dict[int, EpisodeRecord] | None]:
