@@ -41,7 +41,7 @@ from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.stored_run import StoredRun
 from proctor.store.trajectories import unpack_trajectory
-from proctor.types import BenchmarkSpec
+from proctor.types import BenchmarkSpec, EpisodeKey, Feature
 
 _NOT_COMPARED = ("policy", "renderer", "eval", "seed", "rename_map")
 """Parts of an identity that a replay does not have, or takes from the run."""
@@ -62,6 +62,8 @@ class Replay:
     differing: list[EpisodeDifference] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Episodes that could not be replayed, and why."""
+    filmed: list[EpisodeKey] = field(default_factory=list)
+    """Episodes that have a video now, and are the same."""
     ending: Ending = field(default_factory=Ending)
 
 
@@ -88,10 +90,12 @@ class ReplayLedger(Ledger):
                 continue
             self._replay.steps += record.steps
             found = difference(self._stored(record), _play(record), self._seen, self._view)
-            if found is None:
-                self._replay.same += 1
-            else:
+            if found is not None:
                 self._replay.differing.append(found)
+                continue
+            self._replay.same += 1
+            if record.video_path is not None:
+                self._replay.filmed.append(record.key)
 
     def check(self) -> None:
         """Nothing is kept that could be lost."""
@@ -129,25 +133,34 @@ class Replayer:
         self._seen_spec = _spec_of(run)
         self.settings = build_settings(merge({**settings_of(run), "policy": {"type": "zero"}}, dict(given or {})))
         check_interpreter(self.settings)
-        self._stack = ExitStack()
-        self.folder = self._stack.enter_context(scratch_folder("proctor-replay-"))
-        self._preparation = Preparation(self.settings, self.folder / "logs")
-        if list(self._preparation.facts.tasks) != list(run.tasks):
-            raise UsageError(
-                f"{run.path}: the tasks of {run.benchmark} are not those of the run here, so its episodes cannot "
-                "be replayed. Use the versions that it ran with, or give --env.type."
-            )
         self.why_no_pixels = ""
-        self.prepared = self._prepare(pixels)
+        with ExitStack() as stack:
+            self.folder = stack.enter_context(scratch_folder("proctor-replay-"))
+            self._preparation = Preparation(self.settings, self.folder / "logs")
+            self._check_tasks()
+            self.prepared = self._prepare(pixels)
+            self._stack = stack.pop_all()  # all went well: it is closed at the end
         self.elsewhere = tuple(
             f"{name}: {before} in the run, {now} here"
             for name, before, now in differences(*map(_comparable, (run.identity, self.prepared.identity)))
         )
 
+    def _check_tasks(self) -> None:
+        run = self._run
+        if list(self._preparation.facts.tasks) != list(run.tasks):
+            raise UsageError(
+                f"{run.path}: the tasks of {run.benchmark} are not those of the run here, so its episodes cannot "
+                "be replayed. Use the versions that it ran with, or give --env.type."
+            )
+
     @property
     def seen(self) -> PolicyView:
         """What the policy looked at in the run."""
-        return PolicyView.of(self._seen_spec, self.prepared.spec)
+        spec = self.prepared.spec
+        # What is not there under other settings was a camera's: of all else a benchmark has one kind only.
+        other = looked_at(self._seen_spec, spec) - spec.every.keys()
+        pictures = {key: Feature((), "uint8", drawn=True) for key in other}
+        return PolicyView.of(self._seen_spec, dataclasses.replace(spec, features={**spec.features, **pictures}))
 
     def __enter__(self) -> Replayer:
         return self
@@ -160,8 +173,7 @@ class Replayer:
         plan: Plan,
         watcher: Watcher,
         interrupts: Interrupts,
-        directory: RunDirectory | None = None,
-        videos: int = 0,
+        film: RunDirectory | None = None,
     ) -> Replay:
         """Replay some episodes of the run, which have finished and kept their actions.
 
@@ -169,8 +181,7 @@ class Replayer:
             plan: these.
             watcher: who is told of progress.
             interrupts: what stops it.
-            directory: where videos go, if there are to be any.
-            videos: how many of each task's first episodes are filmed.
+            film: where their videos go, if they are filmed.
         """
         workers = worker_range(
             self.settings.eval.batch_size,
@@ -181,11 +192,11 @@ class Replayer:
             on_gpu=self.prepared.on_gpu,
         )
         found = Replay(len(plan), self.why_no_pixels, self.elsewhere)
-        prepared = dataclasses.replace(self.prepared, videos=videos) if videos else self.prepared
+        prepared = self.prepared if film is not None else dataclasses.replace(self.prepared, videos=0)
         with self._run.table() as table, ExitStack() as stack:
             order = RunOrder(
                 settings=self.settings,
-                directory=directory or RunDirectory(self.folder),
+                directory=film or RunDirectory(self.folder),
                 before=Outcomes(plan),
                 pending=plan,
                 workers=workers,
@@ -224,7 +235,8 @@ class Replayer:
     def _blind_spec(self) -> PolicySpec:
         """Return what the policy needs, without the pictures that it looked at."""
         behind = self._behind()
-        keys = sorted(key for key in looked_at(self._seen_spec, behind) if not behind.every[key].drawn)
+        looked = looked_at(self._seen_spec, behind) & behind.every.keys()
+        keys = sorted(key for key in looked if not behind.every[key].drawn)
         return dataclasses.replace(self._seen_spec, observation_keys=tuple(keys))
 
     def _behind(self) -> BenchmarkSpec:
@@ -240,7 +252,8 @@ def _spec_of(run: StoredRun) -> PolicySpec:
 def settings_of(run: StoredRun) -> dict[str, Any]:
     """Return what it takes to run episodes of a run again, but for a policy."""
     own = {name: run.settings.get(name) or {} for name in ("env", "limits", "rename_map")}
-    return {**own, "seed": run.identity["seed"], "eval": {"n_episodes": run.per_task}}
+    # Nothing is lost by a stop, so it comes at once.
+    return {**own, "seed": run.identity["seed"], "eval": {"n_episodes": run.per_task, "stop_grace": 0.0}}
 
 
 def check_names_no_code(run: StoredRun, given: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ from proctor.store.schema import (
 )
 from proctor.store.sqlite_file import ReadingBudget, connect, damaged, holds_anything, opening, reading, writing
 from proctor.store.trajectories import Trajectory, unpack_trajectory
-from proctor.store.videos import check_place
+from proctor.store.videos import check_place, video_place
 from proctor.types import EpisodeKey
 
 NO_END = "the process that ran it was killed, or still runs"
@@ -193,6 +193,14 @@ class EpisodeTable(Ledger):
             return
         if trajectory:
             self._tables.insert("trajectories", {**key, "trajectory": trajectory})
+
+    def add_videos(self, keys: Iterable[EpisodeKey]) -> None:
+        """Note that episodes which have ended have videos now, in their places."""
+        with writing(self.path), self._tables.transaction():
+            for key in keys:
+                before = self._tables.find("episodes", key)
+                if before is not None:
+                    self._tables.replace("episodes", before, {**before, "video_path": video_place(key)})
 
     def _note_running(self, key: EpisodeKey, steps: int) -> None:
         """Note how far an episode has come. One that was restarted keeps the most steps it was seen to make."""

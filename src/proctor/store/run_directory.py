@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ from proctor.types import EpisodeKey, Task
 
 DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"
+FILMING = ".film-"
+"""How the name of a folder begins in which videos lie until they are whole."""
 BUNDLE_NAME = "bundle.txt"
 """In a directory that a bundle was unpacked into: the bundle's name."""
 
@@ -190,6 +193,8 @@ class RunDirectory:
         """Delete half-written files and empty logs that a killed process left."""
         for partial in (*self.path.glob("videos/*/*.part"), *self.path.glob(".*.part")):
             partial.unlink(missing_ok=True)
+        for folder in self.path.glob(f"{FILMING}*"):
+            shutil.rmtree(folder, ignore_errors=True)
         for log in self.logs.glob("*.log"):
             # A tracker outlives the episodes, and may have said nothing yet.
             if log.stat().st_size == 0 and not log.name.startswith("tracker-"):
