@@ -111,9 +111,8 @@ def test_ctrl_c_keeps_what_was_filmed_before(filmed: Path, tmp_path: Path) -> No
     run = tmp_path / "run"
     shutil.copytree(filmed, run)
     before = {name: video.read_bytes() for name, video in videos(run).items()}
-    process = start_cli("film", str(run), "--which=all", "--env.delay=0.5", "--workers=1", "--fps=10")
-    wait_until(lambda: list(run.glob(".film-*")))
-    wait_until(lambda: list(run.glob(".film-*/**/*.part")))
+    process = start_cli("film", str(run), "--which=all", "--env.delay=0.1", "--workers=1", "--fps=10")
+    wait_until(lambda: list(run.glob(".film-*/videos/*/*.mp4")))  # one is whole, and the next goes on
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
