@@ -81,7 +81,7 @@ def test_stored_actions_give_the_episodes_again_pictures_included(one_worker: Pa
     assert "4 of 4 episodes the same" in done.stdout
     assert "pixels not" not in done.stdout
     info = json.loads((one_worker / "eval_info.json").read_text())
-    assert [record["layout"] for record in info["per_episode"][:2]] == [{"initial_state": 0}] * 2
+    assert all(one["layout"] == {"initial_state": one["episode_index"]} for one in info["per_episode"])
 
 
 def test_the_random_policy_runs_without_any_picture(assets: Path, tmp_path: Path) -> None:
