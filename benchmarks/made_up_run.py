@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.eval_info import write_eval_info
 from proctor.plan import make_plan
+from proctor.policies.protocol import PolicySpec
 from proctor.results import ScoredRun
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
 from proctor.store.run_directory import DATABASE, RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, pack_rewards
+from proctor.store.trajectories import MARK, Trajectory, pack_trajectory
 from proctor.types import Episode, Task
 
 BEGAN = 1_790_000_000.0
@@ -62,6 +65,7 @@ def make_run(directory: Path, kind: MadeUp | None = None) -> Path:
         table.set_meta("identity", _identity(kind, tasks))
         table.set_meta("n_episodes", kind.n_episodes)
         table.set_meta("reproducible", True)
+        table.set_meta("policy_spec", PolicySpec(action_size=4, action_steps=10).to_wire())
         table.set_meta("tasks", [task.to_wire() for task in tasks])
         session = table.begin_session(kind.workers)
         records = _records(plan[: kind.ended], kind)
@@ -96,6 +100,16 @@ def _records(plan: Sequence[Episode], kind: MadeUp) -> list[EpisodeRecord]:
     return made
 
 
+def _trajectory(rng: np.random.Generator, rewards: NDArray[np.float64], success: bool, limit: int) -> bytes:
+    """Return made-up actions in chunks of ten, packed."""
+    steps = len(rewards)
+    chunks = np.full(-(-steps // 10), 10)
+    actions = rng.normal(size=(steps, 4)).astype(np.float32)
+    ending = success, False, steps == limit
+    marks = rng.bytes(MARK * len(chunks))
+    return pack_trajectory(Trajectory([actions], chunks, rewards, marks, steps if success else None, ending))
+
+
 def _record(episode: Episode, kind: MadeUp, worker: int, start: float) -> EpisodeRecord:
     task = episode.task
     hardness = np.random.default_rng(list(task.name.encode())).normal()
@@ -122,6 +136,8 @@ def _record(episode: Episode, kind: MadeUp, worker: int, start: float) -> Episod
         sum_reward=float(rewards.sum()),
         max_reward=float(rewards.max()),
         steps=steps,
+        layout={"goal_x": round(luck, 6), "goal_y": round(hardness, 6)},
+        trajectory=_trajectory(rng, rewards, success, limit),
         digest=f"{rng.integers(1 << 62):064x}",
         seconds=sum(timing.values()),
         asks=steps // 10,

@@ -154,7 +154,17 @@ def test_another_order_is_shown_as_a_difference() -> None:
 
 
 MAY_CHANGE = {
-    "": {"trust_remote_code", "output_dir", "job_name", "resume", "report_to", "display", "passed_over"},
+    "": {
+        "trust_remote_code",
+        "only",
+        "failed",
+        "output_dir",
+        "job_name",
+        "resume",
+        "report_to",
+        "display",
+        "passed_over",
+    },
     "eval": {
         "n_episodes",
         "batch_size",
@@ -173,6 +183,7 @@ MAY_CHANGE = {
         "stop_when",
         "until_better_than",
         "stop_grace",
+        "store_actions",
     },
     "limits": {"start", "build", "reset", "step", "draw", "load", "act", "respond"},
     "cluster": {"address", "min_nodes"},

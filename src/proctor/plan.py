@@ -6,6 +6,7 @@ Episodes are made when they are asked for: a plan of a million takes no more mem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import overload
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import MOST_EPISODES
-from proctor.errors import UsageError
+from proctor.errors import UsageError, did_you_mean
+from proctor.files import clip
 from proctor.types import Episode, EpisodeKey, Task
 
 Places = range | NDArray[np.int64]
@@ -139,8 +141,11 @@ class Plan(Sequence[Episode]):
         return int((indices >= np.asarray(most)[self.numbers]).sum())
 
 
-def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> Plan:
-    """Return the whole plan. Resumed runs and shards are parts of it; any prefix is balanced over the tasks."""
+def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int, only: str | None = None) -> Plan:
+    """Return the whole plan, or those of its episodes that `only` names.
+
+    Resumed runs and shards are parts of it; any prefix of the whole is balanced over the tasks.
+    """
     seen: set[tuple[str, int]] = set()
     for task in tasks:
         if not task.group and len(tasks) > 1:
@@ -156,7 +161,8 @@ def make_plan(tasks: Sequence[Task], n_episodes: int, seed: int) -> Plan:
             f"--eval.n_episodes={n_episodes}: {n_episodes * len(tasks):,} episodes of {len(tasks):,} tasks, "
             f"and a run has at most {MOST_EPISODES:,}. Ask for {MOST_EPISODES // len(tasks):,} or fewer."
         )
-    return Plan(tasks, n_episodes, seed)
+    plan = Plan(tasks, n_episodes, seed)
+    return chosen(plan, only) if only else plan
 
 
 def _check_text(task: Task) -> None:
@@ -183,6 +189,65 @@ def repeats_note(plan: Plan) -> str | None:
         f"{first[0][0]} initial states a task. The policy draws no random numbers, "
         "so these episodes tell little new."
     )
+
+
+_CHOICE = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
+
+
+def chosen(plan: Plan, words: str) -> Plan:
+    """Return the episodes that a comma list names: `TASK`, `TASK:7` or `TASK:0-4`; a group names all its tasks.
+
+    Raises:
+        UsageError: one of them is not in the plan.
+    """
+    places: set[int] = set()
+    for word in filter(None, map(str.strip, words.split(","))):
+        name, first, last = _CHOICE.fullmatch(word).groups()  # type: ignore[union-attr]
+        tasks = [task for task in plan.tasks if name in (task.name, task.group)]
+        if not tasks:
+            names = {task.name for task in plan.tasks} | {task.group for task in plan.tasks}
+            raise UsageError(f"--only={clip(word)}: no task is called '{clip(name)}'.{did_you_mean(name, names)}")
+        indices = range(int(first), int(last or first) + 1) if first else range(plan.n_episodes)
+        if not indices or indices[-1] >= plan.n_episodes:
+            raise UsageError(
+                f"--only={clip(word)}: each task has episodes 0 to {plan.n_episodes - 1} here "
+                f"(--eval.n_episodes={plan.n_episodes})."
+            )
+        found = (plan.place_of(EpisodeKey(task.group, task.task_id, i)) for task in tasks for i in indices)
+        here = {place for place in found if place is not None}
+        if not here:
+            raise UsageError(f"--only={clip(word)}: this is no episode of the run's part of the plan.")
+        places |= here
+    if not places:
+        raise UsageError(f"--only names no episode: --only=TASK:EPISODE, for example --only={_example(plan)}.")
+    return plan.at(np.array(sorted(places), np.int64))
+
+
+def as_choice(plan: Plan) -> str:
+    """Return the words that choose the episodes of a part of a plan: see `chosen`."""
+    indices: dict[str, list[int]] = {}
+    for episode in plan:
+        indices.setdefault(episode.task.name, []).append(episode.index)
+    return ",".join(f"{name}:{span}" for name, own in indices.items() for span in spans(sorted(set(own))))
+
+
+def spans(numbers: Iterable[int]) -> list[str]:
+    """Return ascending numbers in short.
+
+    >>> spans([0, 1, 2, 5, 7, 8])
+    ['0-2', '5', '7-8']
+    """
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
+
+
+def _example(plan: Plan) -> str:
+    return f"{plan[0].task.name}:{plan[0].index}" if len(plan) else "reach-v3:0"
 
 
 def shard_of(plan: Plan, shard_id: int, num_shards: int) -> Plan:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import SUPPORT, digests, flags, start_cli
+from harness import SUPPORT, digests, flags, run_cli, start_cli
 from libero_assets import ARTICULATED, PICK_AND_PLACE
 
 GAZE = f"{SUPPORT / 'libero_policy.py'}:Gaze"
@@ -73,6 +73,15 @@ def test_one_process_gives_the_same_digests(one_worker: Path, assets: Path, tmp_
     done = evaluate(tmp_path / "run", assets=assets, eval={"use_async_envs": False})
     assert done.returncode == 0, done.stderr
     assert digests(tmp_path / "run") == digests(one_worker)
+
+
+def test_stored_actions_give_the_episodes_again_pictures_included(one_worker: Path) -> None:
+    done = run_cli("replay", str(one_worker))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 episodes the same" in done.stdout
+    assert "pixels not" not in done.stdout
+    info = json.loads((one_worker / "eval_info.json").read_text())
+    assert all(one["layout"] == {"initial_state": one["episode_index"]} for one in info["per_episode"])
 
 
 def test_the_random_policy_runs_without_any_picture(assets: Path, tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def damages(run: Path) -> Iterator[tuple[str, Damage]]:
     yield "a task's name", lambda content: content.replace(b'"name": "b"', b'"name": "c"')
     yield "the number of episodes", lambda content: content.replace(b"n_episodes3", b"n_episodes2")
     yield "the end of the file", lambda content: content[: len(content) - PAGE]
-    yield "a page of zeros", lambda content: content[: 4 * PAGE] + bytes(PAGE) + content[5 * PAGE :]
+    page = (run / "run.sqlite").read_bytes().index(digest) // PAGE * PAGE
+    yield "a page of zeros", lambda content: content[:page] + bytes(PAGE) + content[page + PAGE :]
 
 
 def test_every_command_refuses_a_damaged_run_in_one_line(run: Path, truth: Truth, tmp_path: Path) -> None:

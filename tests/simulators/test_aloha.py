@@ -141,6 +141,14 @@ def test_an_evaluation_from_the_command_line_without_any_drawing(tmp_path: Path)
     # A worker that draws nothing loads no GL.
     assert run_cli(*command, "--eval.batch_size=3", f"--output_dir={tmp_path / 'three'}").returncode == 0
     assert digests(tmp_path / "one") == digests(tmp_path / "three")
+    assert "4 of 4 episodes the same" in replayed(tmp_path / "one")
+
+
+def replayed(run: Path) -> str:
+    """Replay the stored actions of a run, and return what was said of it."""
+    done = run_cli("replay", str(run))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_as_any_gym_environment_it_draws_unasked_and_is_given_a_gl(tmp_path: Path) -> None:
@@ -160,6 +168,9 @@ def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(t
     one = run_checkpoint(tmp_path / "one", "aloha", checkpoint, 1, **env)
     four = run_checkpoint(tmp_path / "four", "aloha", checkpoint, 4, **env)
     assert one == four
+    said = replayed(tmp_path / "one")  # without LeRobot, in this interpreter
+    assert "8 of 8 episodes the same" in said
+    assert "pixels not" not in said
 
 
 def test_it_keeps_the_contract_of_a_benchmark() -> None:

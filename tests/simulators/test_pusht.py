@@ -145,6 +145,22 @@ def test_an_evaluation_from_the_command_line(tmp_path: Path) -> None:
     assert digests(tmp_path / "one") == digests(tmp_path / "three")
 
 
+def replayed(run: Path) -> str:
+    """Replay a run, and return what was said of it."""
+    done = run_cli("replay", str(run))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_stored_actions_give_the_episodes_again_pictures_included(tmp_path: Path) -> None:
+    policy = f"--policy.path={SUPPORT / 'gym_policies.py'}:Walker"
+    command = ["eval", policy, "--env.type=pusht", "--env.episode_length=40", "--eval.n_episodes=2"]
+    assert run_cli(*command, f"--output_dir={tmp_path / 'run'}").returncode == 0
+    said = replayed(tmp_path / "run")
+    assert "2 of 2 episodes the same" in said
+    assert "pixels not" not in said
+
+
 @needs_lerobot
 @pytest.mark.timeout(1200)  # LeRobot alone takes a minute to import where cores are few
 def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(tmp_path: Path) -> None:
@@ -152,6 +168,7 @@ def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(t
     one = run_checkpoint(tmp_path / "one", "pusht", checkpoint, 1, episode_length=60)
     four = run_checkpoint(tmp_path / "four", "pusht", checkpoint, 4, episode_length=60)
     assert one == four
+    assert "4 of 4 episodes the same" in replayed(tmp_path / "one")  # without LeRobot, in this interpreter
 
 
 def test_the_preset_is_the_gym_benchmark_with_settings(tmp_path: Path) -> None:

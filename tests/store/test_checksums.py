@@ -25,7 +25,7 @@ from proctor.types import EpisodeKey, Task
 PAGE = 4096
 REFUSED = "refused"
 TASKS = [Task("near", 0, "near-v3", "go", 60), Task("far", 0, "far-v3", "go", 60)]
-META = ("identity", "n_episodes", "tasks", "stopped", "reproducible", "schema_version")
+META = ("identity", "n_episodes", "tasks", "stopped", "reproducible", "policy_spec", "schema_version")
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +51,7 @@ def everything(path: Path, *, read_only: bool = True) -> str:
             table.sessions(),
             table.running(),
             sorted((key, curve.means.tobytes(), curve.steps) for key, curve in curves.items()),
+            [table.packed_trajectory(record.key) for record in records],
         ]
         if not read_only:
             table.set_meta("n_episodes", 6)
@@ -99,7 +100,9 @@ def another(value: Any) -> Any:
 
 def test_every_column_of_every_table_is_covered(whole: Path, tmp_path: Path) -> None:
     asked = columns(whole)
-    assert {"episodes", "meta", "attempts", "sessions", "notes", "in_flight"} <= {table for table, _ in asked}
+    assert {"episodes", "meta", "attempts", "sessions", "notes", "in_flight", "trajectories"} <= {
+        table for table, _ in asked
+    }
     for table, column in asked:
         path = tmp_path / f"{table}-{column}.sqlite"
         shutil.copy(whole, path)
@@ -154,7 +157,9 @@ def test_the_error_names_the_file_and_the_episode(whole: Path, tmp_path: Path, c
             assert f"{path} is damaged: the row of near-v3 episode 3 " in str(caught.value)
 
 
-@pytest.mark.parametrize("table", ["episodes", "attempts", "sessions", "notes", "meta", "checksums"])
+@pytest.mark.parametrize(
+    "table", ["episodes", "trajectories", "attempts", "sessions", "notes", "meta", "checksums"]
+)
 def test_lost_rows_are_missed(whole: Path, tmp_path: Path, table: str) -> None:
     path = tmp_path / "run.sqlite"
     shutil.copy(whole, path)

@@ -76,6 +76,9 @@ class TinySimulator:
         self._state = self._rng.normal(size=3)
         self.misbehave("reset", 0)
 
+    def layout(self) -> dict[str, float]:
+        return {"x": self._state[0], "y": self._state[1]}
+
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         if self._settings.delay:
             time.sleep(self._settings.delay)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Benchmark, Simulator
+from proctor.benchmarks.protocol import Benchmark, Simulator, layout_of
 from proctor.config.registry import load_object
 from proctor.errors import UsageError
 from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome, Task
@@ -108,6 +108,10 @@ class ProcessedSimulator:
         for step in self._steps:
             observation = step.observation(observation)
         return {key: observation[key] for key in self._look}
+
+    def layout(self) -> dict[str, float]:
+        """Return the simulator's own layout."""
+        return layout_of(self._simulator)
 
     def render(self) -> NDArray[np.uint8]:
         """Return the simulator's own frame."""

@@ -7,6 +7,7 @@ a physics step, so a policy that emits chunks of 50 actions pays for 1 drawing i
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.config.settings import EnvSettings
-from proctor.errors import UsageError
+from proctor.errors import SimulatorError, UsageError
 from proctor.types import BenchmarkSpec, Episode, Look, Observation, Outcome, Task
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Simulator(Protocol):
-    """One simulated world for one task. It lives in one process and is reused across episodes."""
+    """One simulated world for one task. It lives in one process and is reused across episodes.
+
+    It may have a method `layout`: see `layout_of`.
+    """
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Start `episode` from its own seed and index alone, whatever ran here before."""
@@ -40,6 +44,32 @@ class Simulator(Protocol):
 
     def close(self) -> None:
         """Free everything, GL contexts included."""
+
+
+_MOST_NUMBERS = 64
+
+
+def layout_of(simulator: Any) -> dict[str, float]:
+    """Return named numbers of the state that an episode begins with, if its simulator gives any.
+
+    A simulator may have a method `layout() -> Mapping[str, float]`, asked after each reset: where goal and objects
+    are, which initial state was taken. It follows from the episode alone, like all else.
+
+    Raises:
+        SimulatorError: it gives something else.
+    """
+    give = getattr(simulator, "layout", None)
+    if give is None:
+        return {}
+    try:
+        found = {name: float(value) for name, value in give().items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SimulatorError(f"the simulator's layout() gave no named numbers: {error}") from None
+    if len(found) > _MOST_NUMBERS or not all(isinstance(name, str) for name in found):
+        raise SimulatorError(f"the simulator's layout() gave more than {_MOST_NUMBERS} numbers, or no names")
+    if not all(map(math.isfinite, found.values())):
+        raise SimulatorError("the simulator's layout() gave NaN or infinity")
+    return found
 
 
 class Benchmark(ABC):

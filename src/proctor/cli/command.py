@@ -109,6 +109,7 @@ class RunCommand(Generic[Own]):
         tables: the settings that it takes, for its help.
         sections: the settings that it takes, by the first part of their names; none: all of them.
         first: the setting that a first word without a flag stands for.
+        rest: the setting that further words without a flag stand for, as a comma list.
     """
 
     def __init__(
@@ -120,10 +121,11 @@ class RunCommand(Generic[Own]):
         tables: Callable[[], list[tuple[str, Table]]],
         sections: Sequence[str] = (),
         first: str = "",
+        rest: str = "",
     ) -> None:
         self._prog, self._run, self._words = f"proctor {name}", run, words
         self._title, self._own = own
-        self._tables, self._sections, self._first = tables, sections, first
+        self._tables, self._sections, self._first, self._rest = tables, sections, first, rest
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit status."""
@@ -152,7 +154,9 @@ class RunCommand(Generic[Own]):
         from proctor.config.values import validated
 
         if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
-            arguments = [*arguments[1:], f"--{self._first}={arguments[0]}"]
+            arguments = [f"--{self._first}={arguments[0]}", *arguments[1:]]
+        if self._rest:
+            arguments = self._gathered(arguments)
         names = self._flags()
         flags = parsed_flags(arguments, self._own, self._prog, say)
         for flag in flags if self._sections else ():
@@ -168,6 +172,18 @@ class RunCommand(Generic[Own]):
             flag, equals, words = str(error).partition("=")
             raise UsageError(f"{_hyphened(flag)}{equals}{words}") from None
         return Given(own, tree, arguments)
+
+    def _gathered(self, arguments: Sequence[str]) -> list[str]:
+        """Return a command line with its plain words as one flag; a word after a flag without `=` is its value."""
+        words: list[str] = []
+        others: list[str] = []
+        for argument in arguments:
+            plain = not argument.startswith("-") and "=" not in argument
+            if plain and (not others or not others[-1].startswith("-") or "=" in others[-1]):
+                words.append(argument)
+            else:
+                others.append(argument)
+        return [*others, *([f"--{self._rest}={','.join(words)}"] if words else [])]
 
     def _flags(self) -> dict[str, str]:
         """Return the command's own flags as they are shown, by the names of their fields."""

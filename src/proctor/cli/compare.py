@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from proctor.cli.command import Command
 from proctor.comparison.compare import compare_many
-from proctor.comparison.result import as_document
+from proctor.comparison.result import Comparisons, as_document
 from proctor.config.settings import comma_list
 from proctor.errors import EXIT_OK, UsageError
 from proctor.report.comparison import as_markdown, print_comparisons
 from proctor.report.console import PatientConsole
+from proctor.store.bundles import opened
 
 _WORDS = """Say whether policies differ: rates, difference, interval and verdict per task, group and overall.
 
@@ -30,14 +32,20 @@ def _compare(given: argparse.Namespace) -> int:
         )
     if given.json and given.markdown:
         raise UsageError("--json and --markdown: choose one.")
-    found = compare_many(given.runs, tasks=given.tasks, alpha=given.alpha, all_pairs=given.all_pairs)
+    with ExitStack() as stack:
+        runs = [stack.enter_context(opened(path)) for path in given.runs]
+        found = compare_many(runs, tasks=given.tasks, alpha=given.alpha, all_pairs=given.all_pairs)
+        _show(found, given)
+    return EXIT_OK
+
+
+def _show(found: Comparisons, given: argparse.Namespace) -> None:
     if given.json:
         sys.stdout.write(json.dumps(as_document(found), indent=2, allow_nan=False) + "\n")
     elif given.markdown:
         sys.stdout.write(as_markdown(found))
     else:
         print_comparisons(PatientConsole(highlight=False), found)
-    return EXIT_OK
 
 
 def _share(text: str) -> float:
@@ -55,7 +63,13 @@ compare_command = Command(
     "Nothing is written to the runs. Exit status: 0 whatever the verdict, 2 if a directory holds no run.",
 )
 _add = compare_command.add_argument
-_add("runs", metavar="A B", nargs="*", type=Path, help="run directories, also of shards or of runs that go on")
+_add(
+    "runs",
+    metavar="A B",
+    nargs="*",
+    type=Path,
+    help="run directories, also of shards or of runs that go on, or bundles",
+)
 _add("--tasks", metavar="NAME,...", type=comma_list, help="only these tasks")
 _add("--alpha", type=_share, default=0.05, help="how often equal policies may be called different [0.05]")
 _add(

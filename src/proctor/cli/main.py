@@ -29,6 +29,10 @@ COMMANDS = {
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
+    "replay": ("proctor.cli.replay:replay_command", "run stored episodes again without their policy, and compare"),
+    "film": ("proctor.cli.film:film_command", "make videos of a run's failures, or of any episodes, afterwards"),
+    "bundle": ("proctor.cli.bundle:bundle_command", "write a run into one small file, to share and to verify"),
+    "verify": ("proctor.cli.verify:verify_command", "prove, by a sample, that a run or bundle is what it says"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
     "check-benchmark": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.text import Text
 from proctor.cli.command import Command
 from proctor.engine.merging import MergedRun, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError
+from proctor.plan import spans
 from proctor.report.console import PatientConsole, count
 from proctor.report.summary import print_summary, write_run_report
 
@@ -62,7 +62,7 @@ merge_command.add_argument(
 def _conclude(merged: MergedRun, errors: Console) -> int:
     resume = f"proctor eval --resume={shlex.quote(str(merged.evaluation.directory))}"
     if merged.missing:
-        gaps = [f"{task} {_ranges(indices)}" for task, indices in merged.missing.items()]
+        gaps = [f"{task} {', '.join(spans(indices))}" for task, indices in merged.missing.items()]
         more = f" and {len(gaps) - _MOST_TASKS} more tasks" if len(gaps) > _MOST_TASKS else ""
         total = sum(map(len, merged.missing.values()))
         errors.print(
@@ -77,18 +77,3 @@ def _conclude(merged: MergedRun, errors: Console) -> int:
         errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
         return EXIT_EPISODE_ERRORS
     return EXIT_OK
-
-
-def _ranges(indices: Sequence[int]) -> str:
-    """Return numbers in short.
-
-    >>> _ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7-8'
-    """
-    spans: list[list[int]] = []
-    for index in indices:
-        if spans and index == spans[-1][1] + 1:
-            spans[-1][1] = index
-        else:
-            spans.append([index, index])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

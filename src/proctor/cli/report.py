@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError
 from proctor.files import check_regular, given_path
 from proctor.report.console import PatientConsole
+from proctor.store.bundles import opened
 
 _WORDS = """Write one HTML file about a run, or about several side by side, that needs no network and no Proctor.
 
@@ -25,12 +27,17 @@ compared with the first."""
 def _report(given: argparse.Namespace) -> int:
     if not given.directories:
         raise UsageError("name a run directory: proctor report DIR. See: proctor report --help")
-    from proctor.report.page.page import write_report
+    from proctor.report.page.page import REPORT, write_report
 
     def tell(line: str) -> None:
         Console(stderr=True).print(Text(line), soft_wrap=True)
 
-    path = write_report(given.directories, _checked(given.output), embed_videos=given.embed_videos, tell=tell)
+    output = _checked(given.output)
+    with ExitStack() as stack:
+        runs = [stack.enter_context(opened(path)) for path in given.directories]
+        if output is None and runs != given.directories:
+            output = Path.cwd() / REPORT  # beside no run: a bundle is a file
+        path = write_report(runs, output, embed_videos=given.embed_videos, tell=tell)
     PatientConsole().print(Text(f"report: {path}"), soft_wrap=True)
     return EXIT_OK
 
@@ -55,7 +62,11 @@ report_command = Command(
     "Exit status: 0 written, 2 a directory holds no run, 1 the file cannot be written.",
 )
 report_command.add_argument(
-    "directories", metavar="DIR", nargs="*", type=Path, help="a run directory, also of a run that goes on"
+    "directories",
+    metavar="DIR",
+    nargs="*",
+    type=Path,
+    help="a run directory, also of a run that goes on, or a bundle",
 )
 report_command.add_argument(
     "--output",

@@ -13,6 +13,7 @@ from proctor.config.settings import MOST_PORT
 from proctor.errors import UsageError
 from proctor.files import check_folder
 from proctor.report.console import PatientConsole
+from proctor.store.bundles import opened
 
 DEFAULT_ROOT = Path("outputs/eval")
 
@@ -27,7 +28,12 @@ The folder is only read: nothing in it is changed."""
 def _view(given: argparse.Namespace) -> int:
     if len(given.roots) > 1:
         raise UsageError(f"name one folder, not {len(given.roots)}; runs below it are found at any depth.")
-    root = given.roots[0] if given.roots else DEFAULT_ROOT
+    named = given.roots[0] if given.roots else DEFAULT_ROOT
+    with opened(named) as root:
+        return _serve(root, named, given)
+
+
+def _serve(root: Path, named: Path, given: argparse.Namespace) -> int:
     check_folder(root, remedy="" if given.roots else "Name the folder that your runs are in: proctor view ROOT")
     from proctor.machine.addresses import LOCAL
     from proctor.viewer.server import serve
@@ -37,7 +43,7 @@ def _view(given: argparse.Namespace) -> int:
         if given.host not in LOCAL:
             words = "whoever can reach this address can see the runs, without any password"
             console.print(Text(words, style="yellow"))
-        console.print(Text(f"viewing {root} at {address} (Ctrl-C stops)"), soft_wrap=True)
+        console.print(Text(f"viewing {named} at {address} (Ctrl-C stops)"), soft_wrap=True)
         if given.open:
             import webbrowser
 
@@ -59,7 +65,7 @@ _add(
     metavar="ROOT",
     nargs="*",
     type=Path,
-    help=f"a folder with run directories at any depth [{DEFAULT_ROOT}]",
+    help=f"a folder with run directories at any depth, or a bundle [{DEFAULT_ROOT}]",
 )
 _add(
     "--host",

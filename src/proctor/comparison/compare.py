@@ -90,7 +90,7 @@ def _judge(first: RunSample, second: RunSample, wanted: Sequence[str], alpha: fl
     paired = bool(shared)
     judged = shared if paired else tasks
     if not judged:
-        raise UsageError(f"{first.path} and {second.path} share no task on which both finished an episode.")
+        raise UsageError(f"{first.shown} and {second.shown} share no task on which both finished an episode.")
     rows = [_row("task", task.name, task.group, [task], paired, alpha) for task in judged]
     groups = list(dict.fromkeys(task.group for task in judged))
     for group in groups:
@@ -200,17 +200,17 @@ def _notes(first: RunSample, second: RunSample, paired: bool, tasks: int | None)
     for run in (first, second):
         if run.stopped:
             notes.append(
-                f"{run.path} was stopped early by a rule ({run.stopped}) after {run.used.ended} episodes. "
+                f"{run.shown} was stopped early by a rule ({run.stopped}) after {run.used.ended} episodes. "
                 "Intervals and tests here assume a number of episodes fixed in advance."
             )
         if not run.complete:
             notes.append(
-                f"{run.path} is incomplete ({run.ended} of {run.planned} episodes). Only the first "
+                f"{run.shown} is incomplete ({run.ended} of {run.planned} episodes). Only the first "
                 f"{run.used.ended} of its plan are compared: the others that have ended favour quick successes."
             )
         apart = 0 if tasks is None else len(run.tasks) - tasks
         if apart:
-            notes.append(f"{run.path} has {apart} more {'task' if apart == 1 else 'tasks'}, not compared.")
+            notes.append(f"{run.shown} has {apart} more {'task' if apart == 1 else 'tasks'}, not compared.")
     if not paired:
         seeds = first.identity["seed"], second.identity["seed"]
         notes.append(

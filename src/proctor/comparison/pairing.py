@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proctor.errors import StoreError, UsageError, did_you_mean
 from proctor.files import as_written_by_proctor, check_folder
 from proctor.identity import Identity
-from proctor.plan import make_plan, shard_of
+from proctor.plan import shard_of
 from proctor.stats.intervals import CONFIDENCE, Rate, success_rate
 from proctor.stats.paired import Pairs
 from proctor.store.merge import check_runs, find_runs
@@ -59,6 +59,11 @@ class RunSample:
         """How many of the used ones could not be run."""
         return self.used.errors
 
+    @property
+    def shown(self) -> str:
+        """Where it is, to people."""
+        return self.runs[0].bundle or str(self.path)
+
     def rate(self, confidence: float = CONFIDENCE) -> Rate:
         """Return the rate over the finished ones of them."""
         return success_rate(int(self.used.counts[SUCCESS]), self.used.finished, confidence)
@@ -85,7 +90,7 @@ def read_sample(path: Path) -> RunSample:
 
 def _read(path: Path) -> RunSample:
     sources = check_runs(find_runs([path]), path.absolute())
-    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+    plan = sources.plan
     shard = Shard.named(path.absolute().name)
     if shard is not None:
         plan = shard_of(plan, *shard)
@@ -173,7 +178,7 @@ def match(first: RunSample, second: RunSample, wanted: Sequence[str] = ()) -> li
             raise UsageError(f"--tasks={name}: the runs do not share such a task.{did_you_mean(name, names)}")
     names = [name for name in names if name in wanted] if wanted else names
     if not names:
-        raise UsageError(f"{first.path} and {second.path} have no task in common.")
+        raise UsageError(f"{first.shown} and {second.shown} have no task in common.")
     groups = {known_as(task.group, task.name): task.group for task in first.tasks}
 
     def places(run: RunSample, name: str) -> NDArray[np.int64]:

@@ -163,7 +163,7 @@ def as_document(found: Comparisons) -> dict[str, Any]:
 
 def _run(run: RunSample, alpha: float) -> dict[str, Any]:
     return {
-        "path": str(run.path),
+        "path": run.shown,
         "policy": run.policy,
         "seed": run.identity["seed"],
         "complete": run.complete,

@@ -42,6 +42,16 @@ def from_slurm(tree: dict[str, Any], environment: Mapping[str, str] = os.environ
         tree["output_dir"] = f"outputs/eval/slurm_{environment['SLURM_ARRAY_JOB_ID']}"
 
 
+def check_choice(settings: Settings) -> None:
+    """Refuse two choices of episodes at once, and one that would change a run that goes on."""
+    if settings.failed is None:
+        return
+    if settings.only is not None:
+        raise UsageError("--only and --failed both choose the episodes; use one of them.")
+    if settings.resume is not None:
+        raise UsageError("--failed begins a new run; leave out --resume.")
+
+
 def check_shard(settings: Settings) -> None:
     """Refuse a shard that does not exist, or whose results would lie where no other shard's do."""
     shard, count = settings.eval.shard_id, settings.eval.num_shards

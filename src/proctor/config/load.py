@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from proctor.config.combinations import check_cluster, check_shard, check_stopping, from_slurm, tracker_names
+from proctor.config.combinations import (
+    check_choice,
+    check_cluster,
+    check_shard,
+    check_stopping,
+    from_slurm,
+    tracker_names,
+)
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
 from proctor.config.lerobot_configs import PASSED_OVER, pass_over, policy_of_lerobot, read_config, tell_uploads
 from proctor.config.registry import COMPACT, SHIPPED, benchmark_path, known_benchmarks, load_named, policy_path
@@ -22,6 +29,7 @@ from proctor.config.settings import (
     PolicySettings,
     Settings,
     WandBConfig,
+    identity_values,
 )
 from proctor.config.values import is_dict, typed, validated, validated_value
 from proctor.config.yaml_files import read_run_settings
@@ -87,6 +95,8 @@ def tree_of(flags: Mapping[str, str]) -> Nested:
         tree = merge({**read_run_settings(directory), "output_dir": str(directory)}, tree)
         if Path(str(tree["output_dir"])) != directory:
             raise UsageError("--resume names the run directory itself; leave --output_dir out.")
+    if tree.get("failed"):
+        tree = _with_settings_of(Path(str(tree["failed"])), tree)
     return tree
 
 
@@ -95,6 +105,23 @@ def or_embedded(tree: Nested) -> Nested:
     if tree.get("policy") or tree.get("env") or tree.get("resume"):
         return tree
     return merge(EMBEDDED, tree)
+
+
+_OF_A_RUN = ("policy", "env", "seed", "rename_map", "trust_remote_code", "limits")
+"""What a run of another's failures takes over from it."""
+
+
+def _with_settings_of(run: Path, tree: Nested) -> Nested:
+    """Return a command line's values above those of a run whose episodes are run again."""
+    own = read_run_settings(run)
+    taken = {name: own[name] for name in _OF_A_RUN if own.get(name) is not None}
+    for name in ("policy", "env"):
+        values = section(tree, name)
+        if values.get("type") or values.get("path"):
+            taken.pop(name, None)  # of another kind: none of its settings are the run's
+    names = ("n_episodes", *identity_values(EvalConfig()))
+    episodes = {name: value for name, value in (own.get("eval") or {}).items() if name in names}
+    return merge({**taken, "eval": episodes}, tree)
 
 
 def build_settings(tree: Nested) -> Settings:
@@ -113,6 +140,7 @@ def build_settings(tree: Nested) -> Settings:
     tell_uploads(tree, values["eval"])
     settings = Settings(**values, **_validate_top(tree))
     _check_seeds(settings)
+    check_choice(settings)
     check_shard(settings)
     check_stopping(settings)
     tracker_names(settings)

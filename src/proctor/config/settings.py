@@ -202,6 +202,11 @@ class EvalConfig:
         str | None, EXECUTION, "as in LeRobot, but nothing is uploaded: the dataset stays with the run"
     ] = None
     recording_private: Annotated[bool, EXECUTION, "as in LeRobot, of what is uploaded"] = False
+    store_actions: Annotated[
+        bool,
+        EXECUTION,
+        "keep every episode's actions, a few kilobytes each, so that it can be replayed, filmed and verified",
+    ] = True
     max_attempts: Annotated[
         int, EXECUTION, AtLeast(1), "how often an episode is tried before it is stored as an error"
     ] = 3
@@ -317,6 +322,17 @@ class Settings:
         field(default_factory=dict)
     )
     trust_remote_code: Annotated[bool, EXECUTION, "let a checkpoint run code that comes with it"] = False
+    only: Annotated[
+        str | None,
+        EXECUTION,
+        "run these episodes of the plan alone: TASK, TASK:7 or TASK:0-4, a comma list [all]",
+    ] = None
+    failed: Annotated[
+        Path | None,
+        Locates("given"),
+        EXECUTION,
+        "run directory whose failures are run again, as a new run, with its settings where none are given",
+    ] = None
     output_dir: Annotated[
         Path | None,
         Locates("given"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
+
+from proctor.store.trajectories import MARK, Trajectory, pack_trajectory
 
 
 class Digest:
@@ -34,6 +38,11 @@ class Digest:
             self._flush()
             self._hash.update(np.ascontiguousarray(array).data)
 
+    def mark(self) -> bytes:
+        """Return a few bytes of the digest so far: the first that differ tell where two sequences part."""
+        self._flush()
+        return self._hash.digest()[:MARK]
+
     def hexdigest(self) -> str:
         """Return the digest of everything taken so far."""
         self._flush()
@@ -45,35 +54,63 @@ class Digest:
 
 
 class EpisodeDigests:
-    """The two digests of an episode. Its physics can be compared between renderers and image sizes.
+    """The two digests of an episode, and the trajectory that they are of.
+
+    Its physics can be compared between renderers and image sizes.
 
     Args:
         drawn: the observation keys that the policy looks at and a camera makes.
+        keeps: whether the trajectory is wanted.
     """
 
-    def __init__(self, drawn: frozenset[str]) -> None:
-        self._drawn = drawn
+    def __init__(self, drawn: frozenset[str], keeps: bool = False) -> None:
+        self._drawn, self._keeps = drawn, keeps
         self._physics, self._pixels = Digest(), Digest()
+        self._actions: list[NDArray[Any]] = []
+        self._chunks: list[int] = []
+        self._marks = bytearray()
+        self.trajectory = b""
+        """Packed, once the episode has ended; empty if it is not wanted."""
 
     def saw(self, step: int, key: str, array: NDArray[Any]) -> None:
         """Take one key of what the policy saw after so many steps."""
-        if key in self._drawn:
-            self._pixels.add(f"{step} {key}", array)
-        else:
-            self._physics.add(key, array)
+        digest = self._pixels if key in self._drawn else self._physics
+        digest.add(f"{step} {key}" if key in self._drawn else key, array)
+        if self._keeps:
+            self._marks += digest.mark()
+
+    def asked(self, chunk: int) -> None:
+        """Take how many actions the policy has answered with."""
+        self._chunks.append(chunk)
 
     def acted(self, action: NDArray[Any]) -> None:
-        """Take an action as the simulator was given it: what it makes of it, by clipping, follows from that."""
+        """Take an action as it is about to be given to the simulator, which may write to it."""
         self._physics.add("action", action)
+        if self._keeps:
+            self._actions.append(action.copy())
 
     def ended(
-        self, rewards: NDArray[Any], success: bool | None, *, terminated: bool, truncated: bool, limited: bool
+        self,
+        rewards: NDArray[Any],
+        success: bool | None,
+        succeeded: int | None,
+        *,
+        terminated: bool,
+        truncated: bool,
+        limited: bool,
     ) -> None:
-        """Take what the episode came to, and why it was over: by its simulator, or by the limit of steps."""
+        """Take what the episode came to, since when it had succeeded, and why it was over."""
         self._physics.add("rewards", rewards)
         told = [] if success is None else [success]
         self._physics.add("success", np.array(told, np.bool_))
         self._physics.add("end", np.array([terminated, truncated, limited], np.bool_))
+        if self._keeps:
+            alike = [np.stack(list(some)) for _, some in groupby(self._actions, attrgetter("dtype"))]
+            ending = terminated, truncated, limited
+            chunks = np.array(self._chunks, np.int64)
+            self.trajectory = pack_trajectory(
+                Trajectory(alike, chunks, rewards, bytes(self._marks), succeeded, ending)
+            )
 
     @property
     def physics(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import shutil
 import signal
@@ -32,16 +33,17 @@ from proctor.errors import (
 from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
-from proctor.plan import make_plan, shard_of
+from proctor.plan import as_choice, make_plan, shard_of
 from proctor.policies.protocol import LivePolicy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.outcomes import SUCCESS, Outcomes
+from proctor.store.outcomes import FAILURE, SUCCESS, Outcomes
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 from proctor.store.schema import EpisodeRecord
+from proctor.store.stored_run import StoredRun
 
 _TRIES = 20
 """Names that are tried for a run directory, where the user has given none."""
@@ -86,7 +88,8 @@ class EvaluationRun:
         self._notes = NoteKeeper()
         self._watcher = Audience([*watchers, self._notes])
         shard = directory.shard or Shard(0, 1)
-        self._plan = shard_of(make_plan(executor.tasks, settings.eval.n_episodes, settings.seed), *shard)
+        plan = make_plan(executor.tasks, settings.eval.n_episodes, settings.seed, settings.only)
+        self._plan = shard_of(plan, *shard)
         self._rules = rules_for(settings, self._plan)
 
     def run(self) -> Evaluation:
@@ -123,8 +126,11 @@ class EvaluationRun:
                 facts = prepared.facts
                 table = stack.enter_context(self._directory.table())
                 episodes = self._settings.eval.n_episodes
-                before = open_run(table, facts.identity, self._plan, episodes, self._directory.path)
-                table.set_meta("reproducible", facts.reproducible)
+                before = open_run(
+                    table, facts.identity, self._plan, episodes, self._directory.path, self._settings.only
+                )
+                table.set_meta("reproducible", facts.policy_spec.reproducible)
+                table.set_meta("policy_spec", facts.policy_spec.to_wire())
                 table.set_meta("tasks", [task.to_wire() for task in self._executor.tasks])
                 self._directory.write_config(to_plain(self._settings))
                 job = prepared.staff(before)
@@ -218,6 +224,7 @@ def evaluate_settings(
         live_policy: the caller's own to evaluate, instead of what `settings.policy` names.
         warm: where processes are kept that can be used again.
     """
+    settings = with_failures(settings)
     if settings.eval.recording:
         check_can_record()
     if settings.cluster.address is not None:
@@ -234,6 +241,17 @@ def evaluate_settings(
         except (RunLockedError, IdentityError):
             pass  # another process has just begun a run of this name: the next name is free
     return _evaluate_in(run_directory(settings), settings, watchers, live_policy, warm)
+
+
+def with_failures(settings: Settings) -> Settings:
+    """Return settings that name the failures of the run that `--failed` names, if it does, one by one."""
+    if settings.failed is None:
+        return settings
+    run = StoredRun.open(settings.failed)
+    failures = run.plan.at(run.ended.at(FAILURE))
+    if not failures:
+        raise UsageError(f"--failed={settings.failed}: none of its episodes is a failure.")
+    return dataclasses.replace(settings, only=as_choice(failures), failed=None)
 
 
 def _evaluate_in(

@@ -327,7 +327,13 @@ class WorkerHandle:
             self.host.detach(self.number)
             self.host = None
 
-    def give(self, episode: Episode, video: Path | None = None, recording: Path | None = None) -> None:
+    def give(
+        self,
+        episode: Episode,
+        video: Path | None = None,
+        recording: Path | None = None,
+        trajectory: bytes = b"",
+    ) -> None:
         """Order an episode; a worker reads its next order when it has ended the one before."""
         if not self.assigned:
             self.begun = now()
@@ -339,6 +345,7 @@ class WorkerHandle:
                 "episode": episode.to_wire(),
                 "video": str(video) if video else None,
                 "recording": str(recording) if recording else None,
+                "trajectory": trajectory,
             }
         )
 

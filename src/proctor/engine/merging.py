@@ -13,7 +13,6 @@ from proctor.engine.stopping import Stop
 from proctor.errors import UsageError
 from proctor.eval_info import write_eval_info
 from proctor.installation import install_command
-from proctor.plan import make_plan
 from proctor.recording.assembly import assemble, can_record, recover
 from proctor.recording.sources import RecordingSource
 from proctor.results import Evaluation, ScoredRun
@@ -69,7 +68,8 @@ def merge_runs(
     places = [*runs, target.path]
     tree = read_run_settings(next((place for place in places if (place / CONFIG_FILE).exists()), runs[0]))
     tree["eval"] = {**(tree.get("eval") or {}), "n_episodes": sources.per_task, "shard_id": 0, "num_shards": 1}
-    plan = make_plan(sources.tasks, sources.per_task, sources.identity["seed"])
+    tree["only"] = sources.only
+    plan = sources.plan
     prepare_directory(target.path, len(plan))
     with ExitStack() as stack:
         stack.enter_context(RunLock(target.path))

@@ -61,11 +61,13 @@ class LoadedPolicy:
     hosts: Sequence[HostHandle] = ()
     prove: Callable[[], None] | None = None
     """Raises if a policy of this process may have become another since."""
+    stored: bool = False
+    """Whether nobody is asked, because what it answered is stored."""
 
     @property
     def is_copied(self) -> bool:
         """Whether every worker loads a copy of its own."""
-        return self.local is None and not self.hosts
+        return self.local is None and not self.hosts and not self.stored
 
     def stop(self, patience: float) -> None:
         """End the hosts."""
@@ -166,7 +168,7 @@ class Preparation:
         Raises:
             UsageError: something does not fit or is not there.
         """
-        spec = self._spec_behind(policy.spec.env_processors)
+        spec = self.spec_behind(policy.spec.env_processors)
         check_fit(policy.spec, spec)
         check_tasks(policy.spec, self.facts.tasks)
         noise = ActionNoise.of(self.settings.eval, spec)
@@ -181,7 +183,7 @@ class Preparation:
             return dataclasses.replace(settings, batch_size=stored["policy"]["batch"])
         return settings
 
-    def _spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
+    def spec_behind(self, processors: Sequence[str] | None) -> BenchmarkSpec:
         """Return what a policy may rely on that names these processors, or none of its own."""
         steps = processors_for(self.benchmark, processors)
         return spec_behind(steps, self.facts.spec).renamed(self.settings.rename_map)
@@ -198,7 +200,7 @@ class Preparation:
             identity = policy_identity(policy_code("", settings), spec)
             return LoadedPolicy(settings, spec, identity, interpreter_versions(), local=self.live)
         policy_class: type[Policy] = load_object(self._policy_path)
-        plain_spec = self._spec_behind(None)
+        plain_spec = self.spec_behind(None)
         inline = not self.settings.eval.use_async_envs
         if settings.python is None and (policy_class.light or inline):
             with users_code("the policy could not be loaded"):
@@ -305,9 +307,13 @@ class Preparation:
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
         passed_over = self.settings.passed_over_note
         notes = (*([passed_over] if passed_over else []), *self.facts.notes, *spec.notes)
+        settings = self.settings
+        plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
+        whole = settings.eval.n_episodes * len(self.facts.tasks)
+        if len(plan) < whole:
+            notes = (*notes, f"{len(plan)} of {whole} episodes were chosen: the rate is that of these alone.")
         if spec.stochastic:
             return notes
-        plan = make_plan(self.facts.tasks, self.settings.eval.n_episodes, self.settings.seed)
         repeats = repeats_note(plan)
         return notes if repeats is None else (*notes, repeats)
 
@@ -335,7 +341,7 @@ class Preparation:
     def recipe(self, prepared: PreparedRun) -> WorkerRecipe:
         """Return what a worker needs to start."""
         s, policy = self.settings, prepared.policy
-        in_worker = not policy.hosts and self.live is None
+        in_worker = not policy.hosts and self.live is None and not policy.stored
         return WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(s.env),
@@ -351,6 +357,7 @@ class Preparation:
             video_fps=s.eval.video_fps,
             only_success=s.eval.only_success,
             noise=None if prepared.noise is None else to_plain(prepared.noise),
+            store_actions=s.eval.store_actions,
             python=s.env.python,
         )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.protocol import Simulator
+from proctor.benchmarks.protocol import Simulator, layout_of
 from proctor.engine.digest import EpisodeDigests
 from proctor.engine.meter import Meter
 from proctor.engine.observation_windows import Windows
@@ -30,7 +30,7 @@ class Actor(Protocol):
     def begin(self, episode: Episode) -> None:
         """Start an episode."""
 
-    def act(self, window: Sequence[Observation]) -> NDArray[Any]:
+    def act(self, window: Sequence[Observation]) -> NDArray[Any] | list[NDArray[Any]]:
         """Return the next chunk."""
 
 
@@ -144,9 +144,11 @@ class PolicyView:
     shown: tuple[ViewedKey, ...]  # in the order in which they enter the digests
     offsets: tuple[int, ...]
     stride: int | None
+    keeps: bool = False
+    """Whether episodes keep their trajectories."""
 
     @classmethod
-    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec) -> PolicyView:
+    def of(cls, policy: PolicySpec, benchmark: BenchmarkSpec, keeps: bool = False) -> PolicyView:
         """Return the view of a policy on a benchmark."""
         features = {key: benchmark.every[key] for key in looked_at(policy, benchmark)}
         shown = [
@@ -159,11 +161,12 @@ class PolicyView:
             shown=tuple(sorted(shown)),
             offsets=policy.observation_offsets,
             stride=policy.action_steps,
+            keeps=keeps,
         )
 
     def digests(self) -> EpisodeDigests:
         """Return the digests of an episode that begins."""
-        return EpisodeDigests(frozenset(one.source for one in self.shown if one.drawn))
+        return EpisodeDigests(frozenset(one.source for one in self.shown if one.drawn), self.keeps)
 
 
 def run_episode(
@@ -187,11 +190,13 @@ def run_episode(
     rewards: list[float] = []
     metrics: Mapping[str, float] = {}
     success = False if episode.task.reports_success else None
+    succeeded: int | None = None
     ended = limited = False
     step = 0
 
     meter.enter(Phase.RESET)
     simulator.reset(episode, seen_too)
+    layout = layout_of(simulator)
     windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
     if film is not None:
         _film(simulator, film, meter)
@@ -200,19 +205,21 @@ def run_episode(
         meter.enter(actor.phase)
         chunk = actor.act(windows.at(step))
         meter.asked()
+        digests.asked(len(chunk))
         next_ask = step + len(chunk)
         for wanted in chunk:
             action = wanted if noise is None else noise(wanted)
             seen = windows.needs(step + 1, next_ask)
             meter.enter(Phase.STEP)
-            outcome = simulator.step(action, seen_too if seen else unseen)
             digests.acted(action)
+            outcome = simulator.step(action, seen_too if seen else unseen)
             step += 1
             meter.stepped()
             rewards.append(_finite(outcome.reward))
             metrics = outcome.metrics  # the last step's stand for the episode
             if outcome.success is not None:
                 success = _reported(as_flag("success", outcome.success), success, episode, step)
+                succeeded = step if success and succeeded is None else succeeded
             terminated = as_flag("terminated", outcome.terminated)
             truncated = as_flag("truncated", outcome.truncated)
             limited = step >= episode.task.max_steps
@@ -228,7 +235,7 @@ def run_episode(
             if ended:
                 break
     per_step = np.asarray(rewards, np.float64)
-    digests.ended(per_step, success, terminated=terminated, truncated=truncated, limited=limited)
+    digests.ended(per_step, success, succeeded, terminated=terminated, truncated=truncated, limited=limited)
     meter.enter(Phase.IDLE)
     return EpisodeRecord(
         task_group=episode.task.group,
@@ -242,9 +249,11 @@ def run_episode(
         max_reward=max(rewards),
         steps=step,
         metrics={name: float(value) for name, value in metrics.items()},
+        layout=layout,
         digest=digests.physics,
         pixel_digest=digests.pixels,
         rewards=pack_rewards(per_step),
+        trajectory=digests.trajectory,
         **meter.episode_totals(),
     )
 

@@ -26,12 +26,14 @@ from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
+from proctor.engine.stored_actor import StoredActor
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
 from proctor.errors import PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError, RecordingOptions
 from proctor.store.schema import EpisodeRecord
+from proctor.store.trajectories import unpack_trajectory
 from proctor.types import BenchmarkSpec, Episode, Observation
 
 
@@ -51,6 +53,7 @@ class WorkerBoot:
     video_fps: int = 30
     only_success: bool = False
     noise: dict[str, Any] | None = None
+    store_actions: bool = True
     spawned: float = 0.0
 
 
@@ -143,18 +146,22 @@ class EpisodePlayer:
         """Play the episodes of a run, on the simulator that is there: benchmark and processors are the same."""
         self._boot, self._actor = boot, actor
         self._spec = BenchmarkSpec.from_wire(boot.spec)
-        self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec)
+        self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec, boot.store_actions)
         self._noise: ActionNoise | None = None if boot.noise is None else from_plain(ActionNoise, boot.noise)
         self._recording = RecordingOptions(boot.fps, self._noise is not None, boot.only_success)
 
-    def play(self, episode: Episode, video: Path | None, recording: Path | None) -> EpisodeRecord:
-        """Run an episode, filmed and recorded into these files."""
+    def play(
+        self, episode: Episode, video: Path | None, recording: Path | None, trajectory: bytes = b""
+    ) -> EpisodeRecord:
+        """Run an episode, filmed and recorded into these files; with stored actions if there are any."""
+        actor = StoredActor(unpack_trajectory(trajectory)) if trajectory else self._actor
         sinks = EpisodeSinks(
             VideoSink(video, self._boot.fps, self._boot.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._recording) if recording else None,
         )
-        noise = None if self._noise is None else self._noise.of_episode(episode, self._spec)
-        record = play(self._cache, episode, self._actor, self._view, self._meter, sinks, noise)
+        # Stored actions are those that were executed: noise is in them.
+        noise = None if self._noise is None or trajectory else self._noise.of_episode(episode, self._spec)
+        record = play(self._cache, episode, actor, self._view, self._meter, sinks, noise)
         self._meter.enter(Phase.BUILD)
         self._prove()  # its simulator may have been built from code that was imported only now
         return record
@@ -201,9 +208,9 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
             player.play_for(settings, actor)
             channel.send({"type": "ready", "startup": now() - settings.spawned})
             continue
-        files = [order[kind] and Path(order[kind]) for kind in ("video", "recording")]
+        video, recording = (order[kind] and Path(order[kind]) for kind in ("video", "recording"))
         try:
-            record = player.play(Episode.from_wire(order["episode"]), *files)
+            record = player.play(Episode.from_wire(order["episode"]), video, recording, order["trajectory"])
         except PolicyLostError as error:
             channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
         except RunError as error:

@@ -9,7 +9,7 @@ from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.evaluation import check_interpreter, output_directory, run_start
+from proctor.engine.evaluation import check_interpreter, output_directory, run_start, with_failures
 from proctor.engine.executors.protocol import Ending, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.merging import merge_runs
@@ -29,7 +29,14 @@ from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
 from proctor.store.outcomes import Outcomes
-from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard, check_continues
+from proctor.store.run_directory import (
+    DATABASE,
+    SHARD_DIRECTORIES,
+    RunDirectory,
+    Shard,
+    check_continues,
+    check_same_choice,
+)
 from proctor.store.stored_run import StoredRun
 
 LOCK = "launcher.lock"
@@ -37,6 +44,7 @@ LOCK = "launcher.lock"
 
 def run_parallel(settings: Settings, options: ShardOptions, watcher: Watcher) -> Evaluation:
     """Run one evaluation in several processes and merge them. Raises `UsageError` before anything has started."""
+    settings = with_failures(settings)
     check_parallel(settings)
     return _Parallel(settings, options, watcher).run()
 
@@ -62,7 +70,8 @@ class _Parallel:
         self._target = RunDirectory(output_directory(settings))
         self._target.check_usable()
         self._preparation = Preparation(settings, self._target.logs)
-        self._plan = make_plan(self._preparation.facts.tasks, settings.eval.n_episodes, settings.seed)
+        tasks = self._preparation.facts.tasks
+        self._plan = make_plan(tasks, settings.eval.n_episodes, settings.seed, settings.only)
         self._rules = rules_for(settings, self._plan)
         self._earlier = earlier_runs(self._target)
         self._options = options._replace(num_shards=check_count(self._target, self._earlier, options.num_shards))
@@ -109,6 +118,8 @@ class _Parallel:
             with EpisodeTable(run.path / DATABASE, read_only=True) as table:
                 if table.meta("identity") is not None:
                     check_continues(table, setup.identity, self._settings.eval.n_episodes, run.path)
+                    begun, before = table.meta("n_episodes"), table.meta("only")
+                    check_same_choice(begun, before, self._settings.only, run.path)
                 for row in table.episodes():
                     found.add(row, {})
         return found

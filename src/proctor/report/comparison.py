@@ -60,7 +60,7 @@ def _runs(found: Comparisons, names: Sequence[str]) -> Table:
         rate = run.rate(1 - found.alpha)
         shown = "" if rate.value is None else f"{100 * rate.value:.1f} % ({interval(rate)})"
         last = [] if found.letters is None else [found.letters[place]]
-        table.add_row(name, Text(str(run.path)), Text(run.policy), shown, *last)
+        table.add_row(name, Text(run.shown), Text(run.policy), shown, *last)
     return table
 
 
@@ -228,7 +228,7 @@ def as_markdown(found: Comparisons) -> str:
         lines.append(
             _line(
                 f"**{name}**",
-                f"`{run.path}`",
+                f"`{run.shown}`",
                 f"`{run.policy}`",
                 f"{rate(shown.value)} % ({shown.successes}/{shown.episodes})",
                 f"{rate(shown.low)}–{rate(shown.high)}",

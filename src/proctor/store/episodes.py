@@ -7,11 +7,11 @@ import math
 import sqlite3
 import time
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, clip, parse_json
 from proctor.store.checksums import ChecksumTables, Row
 from proctor.store.filesystem import OpenFile, is_network
+from proctor.store.meta_values import fault_in
 from proctor.store.schema import (
     EPISODE_KEY,
     JSON_COLUMNS,
+    PACKED,
     SCHEMA_VERSION,
     TABLES,
     Attempt,
@@ -36,8 +38,9 @@ from proctor.store.schema import (
     unpack_rewards,
 )
 from proctor.store.sqlite_file import ReadingBudget, connect, damaged, holds_anything, opening, reading, writing
-from proctor.store.videos import check_place
-from proctor.types import EpisodeKey, Task
+from proctor.store.trajectories import Trajectory, unpack_trajectory
+from proctor.store.videos import check_place, video_place
+from proctor.types import EpisodeKey
 
 NO_END = "the process that ran it was killed, or still runs"
 """The ending of a session that has noted none."""
@@ -166,7 +169,7 @@ class EpisodeTable(Ledger):
             for key, steps in running:
                 self._note_running(key, steps)
             for record in records:
-                self._keep(_row(record, now))
+                self._keep(_row(record, now), record.trajectory)
                 self._land(record.key)
             for attempt in attempts:
                 names = (*EPISODE_KEY, "number", "reason", "worker", "ended_at")
@@ -178,13 +181,26 @@ class EpisodeTable(Ledger):
         if self._file is not None:
             self._file.check()
 
-    def _keep(self, row: Row) -> None:
+    def _keep(self, row: Row, trajectory: bytes) -> None:
         """Take a result. An error may be tried again by a later session; a finished episode stays what it is."""
-        before = self._tables.find("episodes", [row[name] for name in EPISODE_KEY])
+        key = {name: row[name] for name in EPISODE_KEY}
+        before = self._tables.find("episodes", tuple(key.values()))
         if before is None:
             self._tables.insert("episodes", row)
         elif before["status"] == "error":
             self._tables.replace("episodes", before, row)
+        else:
+            return
+        if trajectory:
+            self._tables.insert("trajectories", {**key, "trajectory": trajectory})
+
+    def add_videos(self, keys: Iterable[EpisodeKey]) -> None:
+        """Note that episodes which have ended have videos now, in their places."""
+        with writing(self.path), self._tables.transaction():
+            for key in keys:
+                before = self._tables.find("episodes", key)
+                if before is not None:
+                    self._tables.replace("episodes", before, {**before, "video_path": video_place(key)})
 
     def _note_running(self, key: EpisodeKey, steps: int) -> None:
         """Note how far an episode has come. One that was restarted keeps the most steps it was seen to make."""
@@ -235,6 +251,34 @@ class EpisodeTable(Ledger):
         """Return the rewards of such episodes, of those that have any."""
         rows = map(self._row, keys)
         return {_key(row): unpack_rewards(row.rewards, row.steps) for row in rows if row.rewards}
+
+    def trajectory(self, key: EpisodeKey) -> Trajectory | None:
+        """Return what an episode did, step by step; `None` if that was not kept."""
+        packed = self.packed_trajectory(key)
+        if not packed:
+            return None
+        try:
+            return unpack_trajectory(packed)
+        except ValueError as error:
+            raise StoreError(
+                f"{self.path} has {clip(str(error))} for {clip(key.group, 60)} episode {key.episode_index}. "
+                "It is not as Proctor writes it."
+            ) from None
+
+    def keeps_trajectory(self, key: EpisodeKey) -> bool:
+        """Whether the actions of an episode that has ended were kept."""
+        return bool(self._row(key).trajectory_bytes)
+
+    def packed_trajectory(self, key: EpisodeKey) -> bytes:
+        """Return a trajectory as it is stored; empty if it was not kept."""
+        size = self._row(key).trajectory_bytes
+        if not size:
+            return b""
+        with reading(self.path):
+            row = self._tables.find("trajectories", key)
+        if row is None or len(row["trajectory"]) != size:
+            raise damaged(self.path, f"the actions of {clip(key.group, 60)} episode {key.episode_index} are lost")
+        return bytes(row["trajectory"])
 
     def _row(self, key: EpisodeKey) -> Any:
         with reading(self.path):
@@ -320,7 +364,7 @@ class EpisodeTable(Ledger):
             for episode in source.episodes():
                 row = episode._asdict()
                 if row["status"] == "finished" or self._tables.find("episodes", _key(episode)) is None:
-                    self._keep(row)
+                    self._keep(row, source.packed_trajectory(_key(episode)))
             for key, steps in source.running():
                 self._note_running(key, steps)
             for key, _ in self.running():
@@ -344,15 +388,15 @@ class EpisodeTable(Ledger):
 def _row(record: EpisodeRecord, ended_at: float) -> Row:
     wire = record.to_wire()
     texts = {column: json.dumps(wire[column], sort_keys=True) for column in JSON_COLUMNS}
-    return {**wire, **texts, "ended_at": ended_at}
+    return {**wire, **texts, "ended_at": ended_at, "trajectory_bytes": len(record.trajectory)}
 
 
 def record_of(row: Any) -> EpisodeRecord:
     """Return a row as a record. Raises `ValueError` if it is not as a record is written."""
     values = row._asdict()
-    del values["ended_at"], values["checksum"]
+    del values["ended_at"], values["trajectory_bytes"], values["checksum"]
     values |= {column: named_numbers(column, values[column]) for column in JSON_COLUMNS}
-    values |= {"success": None if row.success is None else bool(row.success), "rewards": b""}
+    values |= {"success": None if row.success is None else bool(row.success), **dict.fromkeys(PACKED, b"")}
     return EpisodeRecord(**values)
 
 
@@ -381,55 +425,3 @@ def _key(row: Any) -> EpisodeKey:
 
 def _row_key(row: Row) -> EpisodeKey:
     return EpisodeKey(row["task_group"], row["task_id"], row["episode_index"])
-
-
-def fault_in(key: str, value: Any) -> str | None:
-    """Say what is wrong with a stored value; `None` if nothing is, or nobody relies on it."""
-    check = _CHECKS.get(key)
-    return None if value is None or check is None else check(value)
-
-
-def _n_episodes(value: Any) -> str | None:
-    return None if _whole(value) and value <= MOST_EPISODES else f"must be a number up to {MOST_EPISODES:,}"
-
-
-def _tasks(value: Any) -> str | None:
-    hints = {name: get_args(kind) or (kind,) for name, kind in get_type_hints(Task).items()}
-    if not isinstance(value, list) or len(value) > MOST_EPISODES:
-        return "must be a list of tasks"
-    for task in value:
-        if not isinstance(task, Mapping) or not task.keys() <= hints.keys():
-            return f"must be a list of maps of {', '.join(hints)}"
-        if any(type(item) not in hints[name] for name, item in task.items()):
-            return "must have no task with a value of another type"
-        try:
-            Task(**task)
-        except TypeError:
-            return "must have no incomplete task"
-    return None
-
-
-def _stopped(value: Any) -> str | None:
-    fits = isinstance(value, Mapping) and _whole(value.get("episodes")) and isinstance(value.get("rule"), str)
-    return None if fits else "must be a map with the episodes and the rule"
-
-
-def _identity(value: Any) -> str | None:
-    if not isinstance(value, Mapping) or not _whole(value.get("seed")) or value["seed"] >= 1 << 63:
-        return "must be a map with a seed"
-    parts = ("versions", "machine", "policy")
-    return (
-        None if all(isinstance(value.get(part, {}), Mapping) for part in parts) else f"must have maps of {parts}"
-    )
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
-    "n_episodes": _n_episodes,
-    "tasks": _tasks,
-    "stopped": _stopped,
-    "identity": _identity,
-}

@@ -14,6 +14,7 @@ from proctor.errors import IdentityError, StoreError, UsageError
 from proctor.files import check_folder
 from proctor.identity import Identity, differences
 from proctor.plan import Plan, make_plan
+from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory
@@ -34,11 +35,18 @@ class Sources:
     identity: Identity
     tasks: Sequence[Task]
     per_task: int
+    only: str | None
     reproducible: bool
+    policy_spec: PolicySpec | None
     twice: int
     """How many episodes more than one of them has finished, with equal digests."""
     stopped: Mapping[str, Any] | None
     """Where a rule ended one of them; of several, the one that came furthest."""
+
+    @property
+    def plan(self) -> Plan:
+        """All episodes of all of them."""
+        return make_plan(self.tasks, self.per_task, self.identity["seed"], self.only)
 
 
 def find_runs(directories: Iterable[Path]) -> list[Path]:
@@ -69,12 +77,16 @@ def check_runs(directories: Sequence[Path], output: Path) -> Sources:
     for run in runs:
         _check_same(first, run)
     per_task = max(run.per_task for run in runs)
+    choices = {run.only for run in runs}
     return Sources(
         runs,
         first.identity,
         first.tasks,
         per_task=per_task,
+        # Runs of other parts of the plan are together a run of all of these.
+        only=None if None in choices else ",".join(sorted(filter(None, choices))),
         reproducible=all(run.reproducible for run in runs),
+        policy_spec=first.policy_spec,
         twice=_check_results(runs, make_plan(first.tasks, per_task, first.identity["seed"]), output),
         stopped=max(
             (run.stopped for run in runs if run.stopped is not None),
@@ -92,7 +104,9 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
     left_out = []
     table.set_meta("identity", sources.identity)
     table.set_meta("n_episodes", sources.per_task)
+    table.set_meta("only", sources.only)
     table.set_meta("reproducible", sources.reproducible)
+    table.set_meta("policy_spec", None if sources.policy_spec is None else sources.policy_spec.to_wire())
     table.set_meta("tasks", [task.to_wire() for task in sources.tasks])
     for run in sources.runs:
         if run.path == output.path:
@@ -105,7 +119,7 @@ def take_over(sources: Sources, output: RunDirectory, table: EpisodeTable) -> li
             table.absorb(source)
     # A run that was ended because of what it had shown stays that, unless the rest of the plan has been run too.
     stopped = sources.stopped
-    if stopped is not None and sum(1 for _ in table.episodes()) == len(sources.tasks) * sources.per_task:
+    if stopped is not None and sum(1 for _ in table.episodes()) == len(sources.plan):
         stopped = None
     table.set_meta("stopped", stopped)
     return [line for line in left_out if line is not None]

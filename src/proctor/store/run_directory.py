@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 from proctor.config.yaml_files import CONFIG_FILE, dump_yaml
 from proctor.errors import IdentityError, RunLockedError, UsageError
-from proctor.files import given_path
+from proctor.files import clip, given_path
 from proctor.identity import Identity, check_identity
 from proctor.plan import Plan
 from proctor.store.episodes import EpisodeTable
@@ -34,6 +35,10 @@ from proctor.types import EpisodeKey, Task
 
 DATABASE = "run.sqlite"
 EVAL_INFO = "eval_info.json"
+FILMING = ".film-"
+"""How the name of a folder begins in which videos lie until they are whole."""
+BUNDLE_NAME = "bundle.txt"
+"""In a directory that a bundle was unpacked into: the bundle's name."""
 
 
 def default_directory(job_name: str, now: float | None = None, kind: str = "eval") -> Path:
@@ -188,13 +193,17 @@ class RunDirectory:
         """Delete half-written files and empty logs that a killed process left."""
         for partial in (*self.path.glob("videos/*/*.part"), *self.path.glob(".*.part")):
             partial.unlink(missing_ok=True)
+        for folder in self.path.glob(f"{FILMING}*"):
+            shutil.rmtree(folder, ignore_errors=True)
         for log in self.logs.glob("*.log"):
             # A tracker outlives the episodes, and may have said nothing yet.
             if log.stat().st_size == 0 and not log.name.startswith("tracker-"):
                 log.unlink(missing_ok=True)
 
 
-def open_run(table: EpisodeTable, identity: Identity, plan: Plan, per_task: int, directory: Path) -> Outcomes:
+def open_run(
+    table: EpisodeTable, identity: Identity, plan: Plan, per_task: int, directory: Path, only: str | None = None
+) -> Outcomes:
     """Match a plan, or a shard of it, with what the table holds; returns what has ended, and what is pending.
 
     A fresh table takes the identity. An existing one must have the same; more episodes per task extend it.
@@ -203,8 +212,23 @@ def open_run(table: EpisodeTable, identity: Identity, plan: Plan, per_task: int,
         table.set_meta("identity", identity)
     else:
         check_continues(table, identity, per_task, directory)
+        check_same_choice(table.meta("n_episodes"), table.meta("only"), only, directory)
     table.set_meta("n_episodes", per_task)
+    table.set_meta("only", only)
     return read_outcomes(table, plan)
+
+
+def check_same_choice(begun: int | None, before: str | None, only: str | None, directory: Path) -> None:
+    """Raise `IdentityError` if a run that has begun is of other episodes of its plan than a command asks for."""
+    if begun is not None and before != only:
+        raise IdentityError(
+            f"{directory} holds a run of {_choice(before)}, this command asks for {_choice(only)}. "
+            "Ask for the same, or use a new --output_dir."
+        )
+
+
+def _choice(only: str | None) -> str:
+    return "the whole plan" if only is None else f"--only={clip(only)}"
 
 
 def check_continues(table: EpisodeTable, identity: Identity, per_task: int, directory: Path) -> None:

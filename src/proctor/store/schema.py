@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from proctor.types import Episode, EpisodeKey
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 Status = Literal["finished", "error"]
+
+PACKED = ("rewards", "trajectory")
+"""Of a record, what is read on its own when it is asked for."""
 
 SPANS = ("build", "reset", "simulate", "draw", "wait", "encode")
 """Where an episode's time goes: seconds each, summed over the episode."""
@@ -45,6 +48,8 @@ class EpisodeRecord:
     max_reward: float | None
     steps: int
     metrics: dict[str, float] = field(default_factory=dict)
+    layout: dict[str, float] = field(default_factory=dict)
+    """Named numbers of the state that it began with, where its simulator gives them."""
     attempts: int = 1
     seconds: float = 0.0
     digest: str | None = None
@@ -63,6 +68,9 @@ class EpisodeRecord:
     rewards: bytes = field(default=b"", repr=False)
     """The reward of every step, packed, on its way to the store. One that was read back has none: see
     `EpisodeTable.reward_curves`."""
+    trajectory: bytes = field(default=b"", repr=False)
+    """Its actions and what else it takes to play them again, packed, on its way to a table of its own: see
+    `EpisodeTable.trajectory`. Empty if they are not kept."""
 
     @property
     def key(self) -> EpisodeKey:
@@ -97,8 +105,8 @@ class EpisodeRecord:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def to_row(self) -> dict[str, Any]:
-        """Return what people and JSON read: all but the packed rewards."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "rewards"}
+        """Return what people and JSON read: all but what is packed."""
+        return {name: getattr(self, name) for name in self.__slots__ if name not in PACKED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +242,7 @@ _COLUMN_OF = {
 _FIELDS = {one.name: str(one.type) for one in fields(EpisodeRecord)}
 JSON_COLUMNS = tuple(name for name, kind in _FIELDS.items() if kind == "dict[str, float]")
 RESULT_COLUMNS = tuple(
-    name for name in _FIELDS if name not in ("asks", "looks", "timing", "worker", "started_at", "rewards")
+    name for name in _FIELDS if name not in ("asks", "looks", "timing", "worker", "started_at", *PACKED)
 )
 """Of a record, what `eval_info.json` lists: all but how it was run."""
 
@@ -243,12 +251,14 @@ TABLES = {
     "episodes": Table(
         {
             **EPISODE_KEY,
-            **{name: _COLUMN_OF[kind] for name, kind in _FIELDS.items() if name not in (*EPISODE_KEY, "rewards")},
+            **{name: _COLUMN_OF[kind] for name, kind in _FIELDS.items() if name not in (*EPISODE_KEY, *PACKED)},
             "ended_at": "REAL NOT NULL",
             "rewards": _COLUMN_OF[_FIELDS["rewards"]],
+            "trajectory_bytes": "INTEGER NOT NULL",  # so that a lost one is missed; 0: none was kept
         },
         key=tuple(EPISODE_KEY),
     ),
+    "trajectories": Table({**EPISODE_KEY, "trajectory": "BLOB NOT NULL"}, key=tuple(EPISODE_KEY)),
     "attempts": Table(
         {
             **EPISODE_KEY,

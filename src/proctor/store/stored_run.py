@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
-from proctor.files import as_written_by_proctor, check_folder, read_json
+from proctor.files import as_written_by_proctor, check_folder, clip, read_json, read_regular
 from proctor.identity import Identity
 from proctor.plan import Plan, make_plan, shard_of
+from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import Outcomes, read_outcomes
-from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
+from proctor.store.run_directory import BUNDLE_NAME, DATABASE, SHARD_DIRECTORIES, RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, Note, RewardCurve, RunningEpisode, RunSession
 from proctor.store.sqlite_file import is_begun
 from proctor.store.videos import video_file
@@ -34,6 +35,9 @@ from proctor.types import EpisodeKey, Task
 MOST_LISTED = 50_000
 """Episodes up to which a run is listed one by one: held in memory as records, and written into `eval_info.json`.
 Beyond it single episodes are left to `run.sqlite`, and read from there when somebody wants to see them."""
+
+
+_MOST_NAME = 4096
 
 
 class StoredRecords(Sequence[EpisodeRecord]):
@@ -151,7 +155,10 @@ class StoredRun:
     def meta(self) -> Mapping[str, Any]:
         """What its table says beside the episodes; `None` for what it does not say."""
         with self.table() as table:
-            return {key: table.meta(key) for key in ("identity", "tasks", "n_episodes", "reproducible")}
+            return {
+                key: table.meta(key)
+                for key in ("identity", "tasks", "n_episodes", "reproducible", "policy_spec", "only")
+            }
 
     @property
     def identity(self) -> Identity:
@@ -170,9 +177,21 @@ class StoredRun:
         return self.meta["n_episodes"] or 0
 
     @property
+    def only(self) -> str | None:
+        """The words that choose its episodes from the whole plan; `None`: it is of all of them."""
+        only: str | None = self.meta["only"]
+        return only
+
+    @property
     def reproducible(self) -> bool:
         """Whether the same command gives the same episodes."""
         return bool(self.meta["reproducible"])
+
+    @cached_property
+    def policy_spec(self) -> PolicySpec | None:
+        """What its policy looked at and when, and what it returned; `None` of a run that does not say so."""
+        stored = self.meta["policy_spec"]
+        return None if stored is None else PolicySpec.from_wire(stored)
 
     @cached_property
     def directory(self) -> RunDirectory:
@@ -186,7 +205,7 @@ class StoredRun:
     @cached_property
     def planned(self) -> Plan:
         """The whole plan; of a shard, its part."""
-        plan = make_plan(self.tasks, self.per_task, self.identity.get("seed", 0))
+        plan = make_plan(self.tasks, self.per_task, self.identity.get("seed", 0), self.only)
         shard = self.directory.shard
         return plan if shard is None else shard_of(plan, *shard)
 
@@ -213,6 +232,19 @@ class StoredRun:
     def name(self) -> str:
         """What to call it: the name its user gave it, else its directory's."""
         return str(self.settings.get("job_name") or self.path.name)
+
+    @cached_property
+    def bundle(self) -> str | None:
+        """The name of the bundle that it was unpacked from, to be read for a while; `None`: it is a run's own."""
+        try:
+            return clip(read_regular(self.path / BUNDLE_NAME, _MOST_NAME).decode(errors="replace"))
+        except OSError:
+            return None
+
+    @property
+    def shown(self) -> str:
+        """Where it is, to people."""
+        return str(self.path) if self.bundle is None else self.bundle
 
     @cached_property
     def _episodes(self) -> tuple[Outcomes, dict[int, EpisodeRecord] | None]:

@@ -67,10 +67,7 @@ def bring_video(run: Path, key: EpisodeKey, target: Path) -> None:
     if final.exists():
         return
     try:
-        for folder in (target / "videos", final.parent):
-            folder.mkdir(exist_ok=True)
-            if folder.is_symlink():
-                raise OSError(f"{folder} is a link")
+        _make_folders(target, final)
         with open_below(run, place) as video:
             try:
                 os.link(f"/proc/self/fd/{video}", final, follow_symlinks=True)
@@ -80,6 +77,24 @@ def bring_video(run: Path, key: EpisodeKey, target: Path) -> None:
         raise StoreError(
             f"cannot copy {run / place} to {final}: {error.strerror or error}. Free some space."
         ) from error
+
+
+def place_video(made: Path, key: EpisodeKey, target: Path) -> None:
+    """Move an episode's video from one run directory to another on the same disk, over one that is there."""
+    place = video_place(key)
+    final = target / place
+    try:
+        _make_folders(target, final)
+        (made / place).replace(final)
+    except OSError as error:
+        raise StoreError(f"cannot write {final}: {error.strerror or error}. Free some space.") from error
+
+
+def _make_folders(target: Path, final: Path) -> None:
+    for folder in (target / "videos", final.parent):
+        folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise OSError(f"{folder} is a link")
 
 
 def links_among(run: Path, filmed: Iterable[EpisodeKey]) -> str | None:

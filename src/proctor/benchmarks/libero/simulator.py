@@ -64,6 +64,7 @@ class LiberoSimulator:
         self._initializers = list(self._world.object_property_initializers)
         self._raw: Mapping[str, NDArray[Any]] = {}
         self._look: Look = NO_LOOK
+        self._layout: dict[str, float] = {}
 
     def reset(self, episode: Episode, look: Look) -> None:
         """Build the world anew from the seed, set the episode's initial state and let it settle."""
@@ -76,7 +77,9 @@ class LiberoSimulator:
         # Not through ControlEnv.reset, which takes every error, and Ctrl-C, for a reason to try again.
         self._placed(world.reset)
         if self._states is not None:
-            self._set_state(self._states[episode.index % len(self._states)])
+            number = episode.index % len(self._states)
+            self._set_state(self._states[number])
+            self._layout = {"initial_state": number}
         for step in range(SETTLE_STEPS):
             self._step(_NOTHING, look if step == SETTLE_STEPS - 1 else NO_LOOK)
         for robot in world.robots:
@@ -90,6 +93,10 @@ class LiberoSimulator:
     def observe(self) -> Observation:
         """Return what the look named, as it was sampled inside the step."""
         return {key: self._state() if key == STATE else self._drawn().picture(key) for key in self._look}
+
+    def layout(self) -> dict[str, float]:
+        """Return which of the task's initial states it began from, where it has any."""
+        return self._layout
 
     def render(self) -> NDArray[np.uint8]:
         """Return the first camera's frame for videos."""

@@ -95,6 +95,15 @@ class MetaWorldSimulator:
         }
         return {key: makers[key]() for key in self._look}
 
+    def layout(self) -> dict[str, float]:
+        """Return where the goal is, and where the object was put."""
+        places = (("goal", self._env._target_pos), ("object", self._env.obj_init_pos))
+        return {
+            f"{what}_{axis}": float(number)
+            for what, place in places
+            for axis, number in zip("xyz", place, strict=True)
+        }
+
     def render(self) -> NDArray[np.uint8]:
         """Return the frame for videos."""
         return self._cameras.frame()

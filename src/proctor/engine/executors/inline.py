@@ -75,7 +75,7 @@ def run_inline(
 def _play_here(player: EpisodePlayer, episode: Episode, order: RunOrder) -> EpisodeRecord:
     process = os.getpid()
     try:
-        record = player.play(episode, *order.sinks(episode))
+        record = player.play(episode, *order.sinks(episode), order.trajectory(episode))
     finally:
         if os.getpid() != process:
             os._exit(0)  # a copy that somebody's fork has made: one of us is enough

@@ -33,7 +33,7 @@ from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import EpisodeRecord, Ledger, RunningEpisode
-from proctor.types import Episode
+from proctor.types import Episode, EpisodeKey
 
 POLITE_SECONDS = 3.0
 
@@ -86,6 +86,7 @@ class RunOrder:
         recipe: how a worker starts.
         feed: episodes that arrive while it runs, where not all are known at the start.
         warm: where processes are kept that can be used again.
+        trajectories: gives the packed actions of an episode, where stored ones are played and no policy is asked.
     """
 
     settings: Settings
@@ -97,6 +98,7 @@ class RunOrder:
     recipe: WorkerRecipe
     feed: Feed | None = None
     warm: WarmProcesses | None = None
+    trajectories: Callable[[EpisodeKey], bytes] | None = None
 
     def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
         """Return the state in which the run begins."""
@@ -124,6 +126,10 @@ class RunOrder:
             None if video is None else self.directory.path / video,
             self.directory.recording(episode.key) if self.settings.eval.recording else None,
         )
+
+    def trajectory(self, episode: Episode) -> bytes:
+        """Return the stored actions with which an episode is to be run; empty: with those of the policy."""
+        return b"" if self.trajectories is None else self.trajectories(episode.key)
 
     def completed(self, record: EpisodeRecord, episode: Episode, worker: int) -> EpisodeRecord:
         """Return a worker's record with what only this side knows. Paths are relative: a run can be moved."""
@@ -250,7 +256,7 @@ class Coordinator:
         return WorkerHandle(*what) if worker is None else worker
 
     def _give(self, worker: WorkerHandle, episode: Episode) -> None:
-        worker.give(episode, *self._order.sinks(episode))
+        worker.give(episode, *self._order.sinks(episode), self._order.trajectory(episode))
         self._publisher.begun(episode)
 
     def _on_no_room(self, error: OSError) -> None:

@@ -15,6 +15,7 @@ from proctor.engine.stopping import StopRules
 from proctor.errors import ProctorError
 from proctor.events import Watcher
 from proctor.identity import Identity
+from proctor.policies.protocol import PolicySpec
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import Ledger, RunningEpisode
 from proctor.types import Episode, Task
@@ -38,7 +39,7 @@ class RunFacts(NamedTuple):
     """What is known once policy and benchmark are ready, before the first episode."""
 
     identity: Identity
-    reproducible: bool
+    policy_spec: PolicySpec
     notes: Sequence[str]
 
 

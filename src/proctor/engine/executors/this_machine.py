@@ -73,7 +73,7 @@ class PreparedMachine:
     def facts(self) -> RunFacts:
         """What results depend on, and what the user should read."""
         prepared = self.prepared
-        return RunFacts(prepared.identity, prepared.policy.spec.reproducible, prepared.notes)
+        return RunFacts(prepared.identity, prepared.policy.spec, prepared.notes)
 
     def staff(self, before: Outcomes, pending: Plan | None = None) -> LocalJob:
         """Decide how many workers there are, and whether the policy runs in them.

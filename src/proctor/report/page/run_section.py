@@ -175,6 +175,8 @@ def _speed(run: ScoredRun) -> str:
 
 def _files(run: ScoredRun, output: Path) -> list[tuple[str, str]]:
     names = (run.directory.result.name, "config.yaml", DATABASE, "logs", "videos")
+    if run.bundle is not None:
+        return []  # they are there for a while only
     return [
         (name, quote(os.path.relpath(run.path / name, output.parent.absolute())))
         for name in names

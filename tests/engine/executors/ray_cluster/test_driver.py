@@ -19,6 +19,7 @@ from proctor.engine.executors.ray_cluster.nodes import NodeHandle, NodeNews
 from proctor.engine.executors.ray_cluster.payload import Payload
 from proctor.errors import IdentityError, RunError
 from proctor.plan import make_plan
+from proctor.policies.protocol import PolicySpec
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.types import Task
@@ -26,7 +27,7 @@ from proctor.types import Task
 
 def node(name: str, cpu: str, fingerprint: str = "f") -> NodeHandle:
     identity: dict[str, Any] = {"cpu": cpu, "policy": {"fingerprint": fingerprint}}
-    return NodeHandle(name, name, 1, MagicMock(), Future(), facts=RunFacts(identity, True, ()))
+    return NodeHandle(name, name, 1, MagicMock(), Future(), facts=RunFacts(identity, PolicySpec(), ()))
 
 
 def quiet(notes: list[str]) -> RunContext:
