@@ -89,6 +89,7 @@ def warden_of(pid: int) -> psutil.Process:
         alive = [child for child in psutil.Process(pid).children() if not is_over(child)]
         return [child for child in alive if "orphans.py" in " ".join(child.cmdline())]
 
+    warden: psutil.Process
     (warden,) = wait_until(found)  # one that has just been started may still be a copy of its parent
     return warden
 
