@@ -158,7 +158,7 @@ def test_without_scripts_everything_is_there(visiting: Any, single: Path) -> Non
     with visiting(single.as_uri(), java_script_enabled=False) as visit:
         page = visit.page
         assert page.locator("table.tasks tbody tr").count() == 54
-        assert page.locator("video[controls]").count() == 50
+        assert page.locator(".gallery video[controls]").count() == 50
         assert page.locator(".filters").is_hidden()
         page.locator("#steps details summary").click()
         assert page.locator("#steps details table").is_visible()

@@ -77,6 +77,25 @@
     });
   }
 
+  // An episode's numbers and its video: where the video is, and where it goes at a click.
+  for (const episode of all(".episode.filmed")) {
+    const video = episode.querySelector("video"), trace = episode.querySelector(".trace");
+    const cursor = trace?.querySelector(".cursor");
+    if (!cursor) continue;
+    const follow = () => {
+      if (!(video.duration > 0)) return;
+      trace.classList.add("played");
+      for (const end of ["x1", "x2"]) cursor.setAttribute(end, `${100 * video.currentTime / video.duration}%`);
+      if (!video.paused) requestAnimationFrame(follow);
+    };
+    for (const event of ["play", "seeked", "timeupdate"]) video.addEventListener(event, follow);
+    trace.addEventListener("click", (event) => {
+      const box = trace.getBoundingClientRect();
+      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+      whenItsLengthIsKnown(video, () => { video.currentTime = Math.min(share * video.duration, video.duration - 0.001); });
+    });
+  }
+
   // Titles of marks in figures, also for fingers; a mouse gets them at once.
   const tip = document.createElement("div");
   tip.className = "tip";
