@@ -27,6 +27,7 @@ COMMANDS = {
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
     "replay": ("proctor.cli.replay:replay_command", "run stored episodes again without their policy, and compare"),
+    "card": ("proctor.cli.card:card_command", "write a run's result into a model card for Hugging Face's Hub"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
     "check-benchmark": (
