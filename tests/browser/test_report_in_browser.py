@@ -228,7 +228,7 @@ def test_a_screen_reader_finds_landmarks_headings_tables_and_pictures(visiting: 
         for landmark in ("banner", "navigation", "main", "contentinfo"):
             assert page.get_by_role(landmark).count() == 1, landmark
         assert page.get_by_role("heading", level=1).count() == 1
-        assert page.get_by_role("heading", level=2).count() == 8
+        assert page.get_by_role("heading", level=2).count() == 9
         assert page.get_by_role("img", name="Success against steps").count() == 1
         assert page.get_by_role("img", name="Which worker ran which episode when").count() == 2
         tasks = page.get_by_role("table", name="Success rate of each task")

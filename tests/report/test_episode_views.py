@@ -57,6 +57,8 @@ def test_it_shows_what_the_store_has(made: ScoredRun) -> None:
             assert f">{name}</text>" in view.trace
         assert f"The policy was asked {len(stored.chunks)} times." in view.trace
         assert ("Success was first reported" in view.trace) == (view.outcome == "success")
+        (steps,) = [fact.more for fact in view.facts if fact.name == "Steps"]
+        assert (f"success at step {stored.succeeded}" in steps) == (view.outcome == "success")
         assert view.untold == ""
 
 

@@ -196,7 +196,8 @@ def _ending(trajectory: Trajectory | None) -> str:
     if trajectory is None:
         return ""
     terminated, truncated, at_limit = trajectory.ending
-    return ", terminated" if terminated else ", truncated" if truncated else ", at its limit" if at_limit else ""
+    how = ", terminated" if terminated else ", truncated" if truncated else ", at its limit" if at_limit else ""
+    return how if trajectory.succeeded is None else f"{how}, success at step {trajectory.succeeded}"
 
 
 def _named(words: str, numbers: Mapping[str, float]) -> tuple[str, list[tuple[str, str]], int]:

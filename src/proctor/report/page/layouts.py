@@ -129,7 +129,9 @@ def _scatter(ident: str, began: _Beginnings, pair: Separation, names: tuple[str,
     text = f"{names[0]} from {left} to {right}, {names[1]} from {low} to {high}."
     return figure(
         _HEIGHT,
-        Description(ident, f"Outcomes of {clip(began.task, 80)} over {names[0]} and {names[1]}", text),
+        Description(
+            ident, f"Successes and failures of {clip(began.task, 80)} over {names[0]} and {names[1]}", text
+        ),
         rule(_TOP),
         rule(_TOP + plot, "axis"),
         stretched(

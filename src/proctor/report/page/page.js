@@ -51,7 +51,7 @@
       if (entry.target.preload === "none") showEnd(entry.target);
     }
   }, { rootMargin: "200px" });
-  for (const video of all(".gallery video")) {
+  for (const video of all(".gallery video, .film video")) {
     seen.observe(video);
     // Who presses play at the end, or on the way there, wants to see it from the start. Where the end came before
     // this event, the browser has paused the video again by now.
