@@ -136,7 +136,7 @@ def _record(episode: Episode, kind: MadeUp, worker: int, start: float) -> Episod
         sum_reward=float(rewards.sum()),
         max_reward=float(rewards.max()),
         steps=steps,
-        layout={"goal_x": round(luck, 6), "goal_y": round(hardness, 6)},
+        layout={"goal_x": round(luck, 6), "goal_y": round(_elsewhere(episode), 6), "goal_z": round(hardness, 6)},
         trajectory=_trajectory(rng, rewards, success, limit),
         digest=f"{rng.integers(1 << 62):064x}",
         seconds=sum(timing.values()),
@@ -148,6 +148,11 @@ def _record(episode: Episode, kind: MadeUp, worker: int, start: float) -> Episod
         video_path=f"videos/{task.group}_{task.task_id}/eval_episode_0.mp4" if filmed else None,
         rewards=pack_rewards(rewards),
     )
+
+
+def _elsewhere(episode: Episode) -> float:
+    """Return a number of where an episode begins that has nothing to do with how it ends."""
+    return float(np.random.default_rng([episode.seed, 7]).normal())
 
 
 def _give_times(run: RunDirectory, records: Sequence[EpisodeRecord]) -> None:

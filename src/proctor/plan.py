@@ -191,7 +191,7 @@ def repeats_note(plan: Plan) -> str | None:
     )
 
 
-_CHOICE = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
+_CHOICE = re.compile(r"(.+?)(?::(\d{1,18})(?:-(\d{1,18}))?)?", re.DOTALL)
 
 
 def chosen(plan: Plan, words: str) -> Plan:

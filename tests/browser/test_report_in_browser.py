@@ -158,7 +158,7 @@ def test_without_scripts_everything_is_there(visiting: Any, single: Path) -> Non
     with visiting(single.as_uri(), java_script_enabled=False) as visit:
         page = visit.page
         assert page.locator("table.tasks tbody tr").count() == 54
-        assert page.locator("video[controls]").count() == 50
+        assert page.locator(".gallery video[controls]").count() == 50
         assert page.locator(".filters").is_hidden()
         page.locator("#steps details summary").click()
         assert page.locator("#steps details table").is_visible()
@@ -228,7 +228,7 @@ def test_a_screen_reader_finds_landmarks_headings_tables_and_pictures(visiting: 
         for landmark in ("banner", "navigation", "main", "contentinfo"):
             assert page.get_by_role(landmark).count() == 1, landmark
         assert page.get_by_role("heading", level=1).count() == 1
-        assert page.get_by_role("heading", level=2).count() == 8
+        assert page.get_by_role("heading", level=2).count() == 9
         assert page.get_by_role("img", name="Success against steps").count() == 1
         assert page.get_by_role("img", name="Which worker ran which episode when").count() == 2
         tasks = page.get_by_role("table", name="Success rate of each task")

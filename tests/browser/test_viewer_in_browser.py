@@ -15,6 +15,7 @@ from made_up_run import MadeUp, make_run
 from harness import flags, start_cli, tiny_tree
 from proctor.engine.video import VideoSink
 
+FIRST = "group=easy&task=0&episode=0"
 SIZES = {"phone": (360, 740), "wide": (1400, 900)}
 
 
@@ -107,6 +108,7 @@ def test_nothing_sticks_out(visiting: Any, address: str, screenshots: Path, size
             ("run", "run/day-0/run-0/"),
             ("compare", "compare/?run=day-0/run-0&run=day-1/run-1"),
             ("problem", "run/broken/"),
+            ("episode", f"episode/day-0/run-0/?{FIRST}"),
         ):
             page.goto(address + path)
             if name == "run":
@@ -114,6 +116,33 @@ def test_nothing_sticks_out(visiting: Any, address: str, screenshots: Path, size
                 page.wait_for_function("() => document.querySelector('#player video').currentTime > 0")
             page.screenshot(path=screenshots / f"view-{name}-{size}-{scheme}.png", full_page=name != "list")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        visit.check_quiet(address)
+
+
+def test_an_episode_s_video_and_numbers_go_together_and_keys_go_from_failure_to_failure(
+    visiting: Any, address: str
+) -> None:
+    with visiting(f"{address}run/day-0/run-0/") as visit:
+        page = visit.page
+        page.locator('#episode-rows tr[data-outcome=failure] a[href^="/episode"]').first.click()
+        page.wait_for_url("**/episode/day-0/run-0/**")
+        first = page.title()
+        trace, video = page.locator(".trace"), page.locator(".film video")
+        assert trace.locator("path").count() >= 5  # reward, four numbers of an action
+        box = trace.bounding_box()
+        page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + 40)
+        page.wait_for_function(
+            "v => Math.abs(v.currentTime / v.duration - 0.75) < 0.02", arg=video.element_handle()
+        )
+        page.wait_for_selector(".trace.played")
+        assert abs(float(trace.locator(".cursor").get_attribute("x1").rstrip("%")) - 75) < 3
+        assert page.locator(".command .copy").count() == 2
+        page.keyboard.press("ArrowLeft")  # there is none before the first
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("old => document.title !== old", arg=first)
+        assert page.locator(".facts .outcome").text_content() == "failure"
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function("old => document.title === old", arg=first)
         visit.check_quiet(address)
 
 

@@ -50,6 +50,8 @@ def test_words_choose_episodes(words: str, episodes: list[tuple[str, int]]) -> N
         ("rech:1", "no task is called 'rech'. Did you mean 'reach'"),
         ("reach:3", "each task has episodes 0 to 2 here"),
         ("reach:2-1", "each task has episodes"),
+        ("reach\n:1", "no task is called 'reach'"),
+        (f"reach:{'9' * 5000}", "no task is called 'reach:99"),
         (",", "names no episode: --only=TASK:EPISODE, for example --only=reach:0"),
     ],
 )

@@ -31,7 +31,7 @@ from fuzz.test_fuzz_viewer import ask_application  # isort: skip
 
 pytestmark = MARKS
 
-_COMMANDS = ("report", "report", "compare", "merge", "view", "eval --resume", "parallel --resume")
+_COMMANDS = ("report", "report", "compare", "merge", "view", "card", "eval --resume", "parallel --resume")
 _LEAD_OUT = (
     "../beside/secret.mp4", "../../beside/secret.mp4", "{beside}/secret.mp4", "videos/../../../beside/secret.mp4",
     "videos/out.mp4", "up/secret.mp4", "", ".", "videos", "\0", "x" * 5000, "/dev/zero", "pipe.mp4", "a\udcff.mp4",
@@ -272,11 +272,14 @@ def _use(trial: Trial, command: str, run: Path, template: Path, runner: Runner) 
             trial.heard((run / "report.html").read_bytes())
     elif command == "compare":
         runner(trial, ["compare", str(template), str(run)])
+    elif command == "card":
+        runner(trial, ["card", str(run), f"--to={run}", "--benchmark=a/b", "--task-id=c"])
     elif command == "merge":
         runner(trial, ["merge", str(template), str(run), "--output=merged"])
     elif command == "view":
         app = make_app(run.parent, Hosts("127.0.0.1", 8642))
-        for page in ("/", "/run/run/", "/report/run/", "/live/run/"):
+        episode = "/episode/run/?group=a&task=0&episode=0"
+        for page in ("/", "/run/run/", "/report/run/", "/live/run/", episode):
             ask_application(trial, app, "GET", page, [("Host", "127.0.0.1:8642")])
     else:
         name = command.partition(" ")[0]

@@ -45,7 +45,8 @@ _QUERIES = (
     "run=good&run=hostile",
     "run=../beside&run=good", "run=%2e%2e", "run=good&run=good", "&".join(["run=good"] * 40), "run=%ff&run=good",
     "task=" + "a" * 5000, "task=%00", "a&b=c&&=", "%", "run", "run=good/videos&run=good", "task=<script>",
-    "run[]=good",
+    "run[]=good", "group=a&task=0&episode=1", "group=b&task=0&episode=1", "group=a&task=0&episode=" + "9" * 5000,
+    "group=a&task=-1&episode=1e9", "group=%ff&task=0&episode=0", "group=a&group=b&task=0&task=1&episode=0",
 )  # fmt: skip
 _RANGES = (
     "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0", "bytes=5-1", "bytes=0-99999999999999999999", "bytes=a-b",
@@ -72,9 +73,11 @@ _METHODS = ("HEAD", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNEC
 def requests(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
     """Draw a method, a target and headers."""
     parts = draw(st.lists(st.one_of(st.sampled_from(_TARGETS), st.text(max_size=8)), max_size=4))
-    target = "/".join(["", *([draw(st.sampled_from(("run", "report", "live", "compare", "static")))]), *parts])
+    target = "/".join(
+        ["", *([draw(st.sampled_from(("run", "report", "live", "episode", "compare", "static")))]), *parts]
+    )
     if draw(st.booleans()):
-        known = ("run/good/", "report/good/", "live/good/", "run/hostile/",
+        known = ("run/good/", "report/good/", "live/good/", "run/hostile/", "episode/good/", "episode/hostile/",
         "run/good/videos/a_0/eval_episode_0.mp4",
                  "run/good/out.txt", "run/good/logs/worker-0.log", "compare/", "compare", "", "rows", "run/other/",
                  "run/good/absolute.mp4", "run/good/config.yaml")  # fmt: skip

@@ -25,6 +25,7 @@ ABSURD: dict[str, list[Any]] = {
     "attempts": [2**62, -1],
     "asks": [-(2**62)],
     "metrics": [{"a": HUGE}, {"a": "x"}, {"a": None}, {"a": [1]}, {"a": 10**400}],
+    "layout": [{"a": HUGE, "b": -HUGE}, {"a": "x"}, {"a": float("nan"), "b": 10**400}],
     "timing": [{"build": HUGE}, {"draw": -HUGE}, {"wait": "x"}, {"simulate": None}, {"reset": []}],
     "seed": [-1, 2**62],
     "episode_index": [-1, 2**62],

@@ -51,6 +51,14 @@ def test_what_is_packed_is_unpacked_to_the_bit(trajectory: Trajectory) -> None:
     assert same(unpack_trajectory(pack_trajectory(trajectory)), trajectory)
 
 
+def test_no_more_numbers_are_unpacked_than_the_reader_allows_all_arrays_together() -> None:
+    actions: list[NDArray[Any]] = [np.zeros((50, 4)), np.zeros((50, 4), np.float32)]
+    packed = pack_trajectory(Trajectory(actions, np.array([100]), np.zeros(100), b"", None, (False, False, True)))
+    assert unpack_trajectory(packed, 501).steps == 100
+    with pytest.raises(ValueError, match="an array of 200 numbers, and 199 are read"):
+        unpack_trajectory(packed, 500)
+
+
 def test_a_policy_that_changes_its_dtype_keeps_both() -> None:
     actions: list[NDArray[Any]] = [np.ones((2, 3), np.float32), np.ones((1, 3), np.float64)]
     trajectory = Trajectory(actions, np.array([2, 5]), np.zeros(3), b"", None, (False, True, False))

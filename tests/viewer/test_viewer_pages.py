@@ -7,9 +7,7 @@ import re
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
-import html5lib
 import pytest
 from made_up_run import alter
 from starlette.testclient import TestClient
@@ -17,7 +15,6 @@ from starlette.testclient import TestClient
 from made_runs import make_run
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.merging import merge_runs
-from proctor.machine.addresses import Hosts
 from proctor.plan import Plan
 from proctor.store import stored_run
 from proctor.store.episodes import EpisodeTable
@@ -26,27 +23,10 @@ from proctor.store.outcomes import Outcomes, read_outcomes
 from proctor.store.run_directory import RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
-from proctor.viewer.app import make_app
-from proctor.viewer.pages import Pages, address
+from proctor.viewer.addresses import address
+from proctor.viewer.pages import Pages
 from proctor.viewer.runs import Runs, summarise
-
-HTML = "{http://www.w3.org/1999/xhtml}"
-HOSTILE = """"><script>alert(1)</script>'&<img src=x onerror=alert(2)>"""
-
-
-def viewing(root: Path) -> TestClient:
-    return TestClient(make_app(root, Hosts("127.0.0.1", 8642)), "http://127.0.0.1:8642")
-
-
-def read(client: TestClient, path: str, status: int = 200) -> Any:
-    """Return a page as a browser reads it; fails if it is not valid."""
-    answer = client.get(path)
-    assert answer.status_code == status, answer.text
-    return html5lib.HTMLParser(strict=True).parse(answer.text)
-
-
-def text(element: Any) -> str:
-    return " ".join(" ".join(element.itertext()).split())
+from viewer_pages import HOSTILE, HTML, read, snapshot, text, viewing
 
 
 def rows(client: TestClient) -> dict[str, list[str]]:
@@ -54,13 +34,6 @@ def rows(client: TestClient) -> dict[str, list[str]]:
     page = read(client, "/")
     found = [row for row in page.iter(f"{HTML}tr") if row.get("data-run")]
     return {row.get("data-run"): [text(cell) for cell in row] for row in found}
-
-
-def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    return {
-        str(file): (file.lstat().st_mtime_ns, file.lstat().st_ino, file.read_bytes() if file.is_file() else b"")
-        for file in sorted(root.rglob("*"))
-    }
 
 
 def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
@@ -362,7 +335,7 @@ def test_episodes_are_shown_page_by_page_with_the_same_choice(
 
     def shown(**query: str) -> tuple[list[str], str]:
         text = bytes(pages.run(summary, tmp_path / "long", query).body).decode()
-        found = re.findall(r'<tr data-outcome="\w+"><td>(\w+)</td><td class="n">(\d+)</td>', text)
+        found = re.findall(r'<tr data-outcome="\w+"><td>(\w+)</td><td class="n"><a [^>]*>(\d+)</a></td>', text)
         return [f"{task} {index}" for task, index in found], text
 
     seen: list[str] = []

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "autotune": ("proctor.cli.autotune:autotune_command", "measure this machine and print the best command"),
     "eval": ("proctor.cli.eval:eval_command", "evaluate a policy on a benchmark"),
-    "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
     "parallel": ("proctor.cli.parallel:parallel_command", "evaluate in several processes at once, and merge them"),
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
+    "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
@@ -33,6 +33,7 @@ COMMANDS = {
     "film": ("proctor.cli.film:film_command", "make videos of a run's failures, or of any episodes, afterwards"),
     "bundle": ("proctor.cli.bundle:bundle_command", "write a run into one small file, to share and to verify"),
     "verify": ("proctor.cli.verify:verify_command", "prove, by a sample, that a run or bundle is what it says"),
+    "card": ("proctor.cli.card:card_command", "write a run's result into a model card for Hugging Face's Hub"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
     "check-benchmark": (

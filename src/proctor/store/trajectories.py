@@ -25,7 +25,7 @@ _LEVEL = 1
 
 _MOST_STEPS = 1 << 24
 _MOST_NUMBERS = 1 << 26
-"""Of a trajectory that may come from anybody, before anything of it is unpacked."""
+"""Of a trajectory that may come from anybody, all its arrays together."""
 
 _FORMAT = 1
 
@@ -73,8 +73,12 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
     return packed if len(packed) <= MOST_BYTES else b""
 
 
-def unpack_trajectory(packed: bytes) -> Trajectory:
+def unpack_trajectory(packed: bytes, most_numbers: int = _MOST_NUMBERS) -> Trajectory:
     """Return what `pack_trajectory` has packed.
+
+    Args:
+        packed: that.
+        most_numbers: of all its arrays together. One that has more is not unpacked any further.
 
     Raises:
         ValueError: it is something else, which anybody may have put in its place.
@@ -87,10 +91,14 @@ def unpack_trajectory(packed: bytes) -> Trajectory:
         raise ValueError(f"no trajectory ({error})") from None
     if form != _FORMAT:
         raise ValueError(f"a trajectory of format {form!r:.20}")
+    arrays: list[NDArray[Any]] = []
+    for one in (chunks, rewards, *_listed(actions)):
+        arrays.append(_unpacked(one, most_numbers))
+        most_numbers -= arrays[-1].size
     found = Trajectory(
-        [_unpacked(one) for one in _listed(actions)],
-        _unpacked(chunks),
-        _unpacked(rewards),
+        arrays[2:],
+        arrays[0],
+        arrays[1],
         marks,
         succeeded,
         tuple(bool(one) for one in _listed(ending)),  # type: ignore[arg-type]
@@ -128,7 +136,7 @@ def _packed(array: NDArray[Any]) -> list[Any]:
     return [whole.dtype.str, list(whole.shape), zlib.compress(planes.tobytes(), _LEVEL)]
 
 
-def _unpacked(packed: Any) -> NDArray[Any]:
+def _unpacked(packed: Any, most_numbers: int) -> NDArray[Any]:
     kind, shape, content = _listed(packed)
     if not all(type(side) is int and 0 <= side <= _MOST_STEPS for side in _listed(shape)) or len(shape) > 2:
         raise ValueError("an array of no possible shape")
@@ -137,8 +145,10 @@ def _unpacked(packed: Any) -> NDArray[Any]:
     except TypeError:
         raise ValueError(f"an array of {kind!r:.20}") from None
     count = int(np.prod(shape, dtype=object))
-    if dtype.hasobject or not 0 < dtype.itemsize <= 16 or count > _MOST_NUMBERS:
+    if dtype.hasobject or not 0 < dtype.itemsize <= 16:
         raise ValueError("an array of no possible size")
+    if count > most_numbers:
+        raise ValueError(f"an array of {count:,} numbers, and {most_numbers:,} are read")
     size = count * dtype.itemsize
     unpacking = zlib.decompressobj()
     try:

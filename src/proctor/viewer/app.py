@@ -3,6 +3,7 @@
 /                 the list of runs          /rows             its rows alone
 /run/RUN/         a run's page              /run/RUN/FILE     a file of the run
 /report/RUN/      its report as one file    /live/RUN/        how far it is, as JSON
+/episode/RUN/?group=G&task=ID&episode=N     an episode's page
 /compare/?run=A&run=B
 """
 
@@ -42,6 +43,7 @@ def make_app(root: Path, hosts: Hosts) -> RequestGuard:
             ("/run/{path:path}", viewer.run),
             ("/report/{path:path}", viewer.report),
             ("/live/{path:path}", viewer.live),
+            ("/episode/{path:path}", viewer.episode),
             ("/compare", viewer.compare),
             ("/compare/{path:path}", viewer.compare),
             ("/static/{name}", viewer.static),
@@ -106,6 +108,15 @@ class _Viewer:
         summary = self._runs.summary(directory)
         numbers = {"state": summary.state, "ended": summary.ended, "planned": summary.planned}
         return JSONResponse({**numbers, "words": summary.words})
+
+    def episode(self, request: Request) -> Response:
+        directory = self._directory(request.path_params["path"])
+        if directory is None:
+            raise HTTPException(404)
+        summary = self._runs.summary(directory)
+        if summary.state == "unreadable" or not summary.planned:
+            return self._pages.problem(summary)
+        return self._pages.episode(summary, directory, request.query_params)
 
     def compare(self, request: Request) -> Response:
         path = request.path_params.get("path")

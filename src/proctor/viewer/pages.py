@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from proctor.report.page.episodes import MOST_ROWS, episode_rows
+from proctor.report.page.episode import ON_ITS_PAGE, episode_view
+from proctor.report.page.episodes import MOST_ROWS, episode_rows, video_link
 from proctor.report.page.page import MOST_RUNS, REPORT, make_page, render, templates
 from proctor.results import ScoredRun
 from proctor.store.outcomes import KINDS as OUTCOME_OF
 from proctor.store.outcomes import Kind
+from proctor.viewer.addresses import address, episode_address
+from proctor.viewer.episodes import attempts_at, neighbours, place_asked_for
 from proctor.viewer.files import KINDS
 from proctor.viewer.runs import RunSummary, Signature, signature
 
@@ -29,6 +32,7 @@ OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
 _STATES = {kind: state for state, kind in OUTCOME_OF.items()}
 _SMALL_LOG = 4 << 20
 _MOST_ENTRIES = 10_000
+_MOST_ATTEMPTS = 20
 _REPORT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; media-src 'self' data:; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -73,7 +77,7 @@ class Pages:
         self._root = root
         self._cache = RunCache()
         self._templates = templates(Path(__file__).parent / "templates")
-        self._templates.filters.update(address=address, size=_size)
+        self._templates.filters.update(address=address, episode_address=episode_address, size=_size)
         self._templates.globals.update(root=_plain(str(root)), most_runs=MOST_RUNS)
 
     def list(self, summaries: Sequence[RunSummary]) -> Response:
@@ -110,6 +114,25 @@ class Pages:
             troubled=any(row.record.error for row in rows),
             logs=_logs(run),
             now=time.strftime("%H:%M:%S"),
+        )
+
+    def episode(self, summary: RunSummary, directory: Path, query: Mapping[str, str]) -> Response:
+        """Return the page of an episode that has ended."""
+        run = self._cache.read(directory)
+        place = place_asked_for(run, query)
+        if place is None:
+            raise HTTPException(404, "There is no such episode here, or it has not ended yet.")
+        (record,) = run.records.at([place])
+        video = video_link(run, record, directory / REPORT)
+        link = None if video is None else f"{address(summary.path)}{video}"
+        failed = attempts_at(run, record)
+        return self._page(
+            "episode_page.html.j2",
+            summary=summary,
+            view=episode_view(run, record, "episode", ON_ITS_PAGE, link),
+            neighbours=neighbours(run, place, summary.path),
+            attempts=failed[:_MOST_ATTEMPTS],
+            more_attempts=max(0, len(failed) - _MOST_ATTEMPTS),
         )
 
     def report(self, directory: Path) -> Response:
@@ -149,11 +172,6 @@ class Pages:
 
     def _page(self, template: str, status: int = 200, **values: Any) -> Response:
         return _html(self._templates.get_template(template).render(**values), status)
-
-
-def address(path: str, page: str = "run") -> str:
-    """Return where a run's page is."""
-    return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
 
 
 def _chosen(run: ScoredRun, task: str, kind: str) -> NDArray[np.int64]:

@@ -51,7 +51,7 @@
       if (entry.target.preload === "none") showEnd(entry.target);
     }
   }, { rootMargin: "200px" });
-  for (const video of all(".gallery video")) {
+  for (const video of all(".gallery video, .film video")) {
     seen.observe(video);
     // Who presses play at the end, or on the way there, wants to see it from the start. Where the end came before
     // this event, the browser has paused the video again by now.
@@ -74,6 +74,25 @@
     });
     all(".end-all", group)[0]?.addEventListener("click", () => {
       for (const video of all(".gallery > li:not([hidden]) video")) toEnd(video);
+    });
+  }
+
+  // An episode's numbers and its video: where the video is, and where it goes at a click.
+  for (const episode of all(".episode.filmed")) {
+    const video = episode.querySelector("video"), trace = episode.querySelector(".trace");
+    const cursor = trace?.querySelector(".cursor");
+    if (!cursor) continue;
+    const follow = () => {
+      if (!(video.duration > 0)) return;
+      trace.classList.add("played");
+      for (const end of ["x1", "x2"]) cursor.setAttribute(end, `${100 * video.currentTime / video.duration}%`);
+      if (!video.paused) requestAnimationFrame(follow);
+    };
+    for (const event of ["play", "seeked", "timeupdate"]) video.addEventListener(event, follow);
+    trace.addEventListener("click", (event) => {
+      const box = trace.getBoundingClientRect();
+      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+      whenItsLengthIsKnown(video, () => { video.currentTime = Math.min(share * video.duration, video.duration - 0.001); });
     });
   }
 

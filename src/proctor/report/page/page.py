@@ -20,8 +20,10 @@ from proctor.errors import StoreError, UsageError
 from proctor.report import comparison
 from proctor.report.console import count, duration, interval, letter, percent
 from proctor.report.page.comparison import ComparisonSection, comparison_sections
+from proctor.report.page.episode import EpisodeView, failure_views
 from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, reward_panels
 from proctor.report.page.figures import Series, difference_bar, rate_bars, step_figure, tidy
+from proctor.report.page.layouts import LayoutPanel, layout_panels
 from proctor.report.page.run_section import RunSection, run_section
 from proctor.report.page.settings import SettingsTable, settings_tables
 from proctor.report.result_table import GroupRows, ResultColumn, columns_for, rows_for
@@ -57,8 +59,11 @@ class Page:
     groups: Sequence[GroupRows]
     steps: Steps | None
     panels: Sequence[Panel]
+    layouts: Sequence[LayoutPanel]
     cards: Sequence[Card]
     more_cards: int
+    close_ups: Sequence[EpisodeView]
+    more_failures: int
     comparisons: Sequence[ComparisonSection]
     no_comparison: str
     settings: Sequence[SettingsTable]
@@ -110,6 +115,7 @@ class Page:
             ("tasks", "Tasks", True),
             ("steps", "Steps", self.steps is not None),
             ("rewards", "Rewards", bool(self.panels)),
+            ("layouts", "Where failures lie", bool(self.layouts)),
             ("episodes", "Failures and videos", True),
             ("time", "Time", True),
             ("setup", "Settings", True),
@@ -194,6 +200,7 @@ def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = Fals
     """Return what the report's template shows."""
     views = [run_section(run, place, output) for place, run in enumerate(runs)]
     shown, more = cards(runs, output, embed_videos)
+    close_ups, more_failures = failure_views(runs, output, not embed_videos)
     comparisons, problem = _comparisons(runs, output)
     several = len(runs) > 1
     return Page(
@@ -208,8 +215,11 @@ def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = Fals
         groups=rows_for([run.results for run in runs]),
         steps=_steps(runs),
         panels=reward_panels(runs),
+        layouts=layout_panels(runs),
         cards=shown,
         more_cards=more,
+        close_ups=close_ups,
+        more_failures=more_failures,
         comparisons=comparisons,
         no_comparison=problem,
         settings=settings_tables(runs),

@@ -121,6 +121,18 @@
     if (headline) setTimeout(renew, 3000);
   }
 
+  // An episode's page: keys go from failure to failure.
+  const keys = one(".keys");
+  if (keys) {
+    keys.hidden = false;
+    document.addEventListener("keydown", (event) => {
+      if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || event.defaultPrevented) return;
+      if (event.target.closest("video, input, select, textarea, pre")) return; // they have a use for the keys
+      const link = one(`.neighbours [data-key="${event.key}"]`);
+      if (link) location.href = link.href;
+    });
+  }
+
   // Episodes: filter while typing, watch beside the table.
   const table = one("#episode-rows");
   if (table) {
