@@ -11,7 +11,7 @@ import yaml
 from made_up_run import MadeUp, alter
 from made_up_run import make_run as make_up
 
-from harness import run_tiny
+from harness import run_cli, run_tiny
 from hostile_runs import UNREADABLE, make_hostile
 from made_runs import make_run
 from proctor.cli.main import run as run_command
@@ -209,3 +209,15 @@ def test_it_says_when_the_run_evaluated_something_else(tmp_path: Path, capsys: p
     said = capsys.readouterr()
     assert said.err == ""
     assert "nothing was changed" in said.out
+
+
+def test_a_bundle_gives_the_card_of_its_run(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", {"a": [True, False, True]})
+    assert run_cli("bundle", str(path), f"--output={tmp_path / 'b.proctor'}").returncode == 0
+    cards = []
+    for number, source in enumerate((path, tmp_path / "b.proctor")):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        assert run_cli("card", str(source), f"--to={folder}", "--name=m").returncode == 0
+        cards.append((folder / "README.md").read_bytes())
+    assert cards[0] == cards[1]

@@ -18,23 +18,27 @@ and .eval_results/*.yaml if the Hub lists the benchmark. All else in README.md i
   proctor card outputs/mt50 --to=outputs/train/act/checkpoints/last/pretrained_model
   proctor card outputs/libero --to=model --benchmark=ORG/DATASET --task-id=libero_10
 
-The run must be complete, or stopped by a rule, and of a whole plan. Errors count as failures here."""
+A run directory or a bundle will do. The run must be complete, or stopped by a rule, and of a whole plan. Errors count as failures here."""
 
 
 def _card(given: argparse.Namespace) -> int:
     if given.run is None:
-        raise UsageError("name a run directory: proctor card RUN --to=MODEL_DIR. See: proctor card --help")
+        raise UsageError(
+            "name a run directory or bundle: proctor card RUN --to=MODEL_DIR. See: proctor card --help"
+        )
     if given.to is None:
         raise UsageError("name the model's folder: proctor card RUN --to=MODEL_DIR")
     if (given.benchmark is None) != (given.task_id is None):
         raise UsageError("--benchmark and --task-id go together: the dataset's id on the Hub, and a task in it.")
     from proctor.report.card import Listing, evaluated_elsewhere, write_card
     from proctor.results import ScoredRun
+    from proctor.store.bundles import opened
 
-    run = ScoredRun.open(given.run)
     listing = None if given.benchmark is None else Listing(given.benchmark, given.task_id)
-    changed = write_card(run, given.to, given.name, listing)
-    other = evaluated_elsewhere(run, given.to)
+    with opened(given.run) as place:
+        run = ScoredRun.open(place)
+        changed = write_card(run, given.to, given.name, listing)
+        other = evaluated_elsewhere(run, given.to)
     if other is not None:
         say(f"note: the run evaluated {other}. Make sure that this is the model in {given.to}.")
     console = PatientConsole()
@@ -53,7 +57,7 @@ card_command = Command(
     "Exit status: 0 written or there already, 2 the run has no result to publish or the card cannot be added to, "
     "1 a file cannot be written.",
 )
-card_command.add_argument("run", metavar="RUN", nargs="?", type=Path, help="a run directory")
+card_command.add_argument("run", metavar="RUN", nargs="?", type=Path, help="a run directory or bundle")
 card_command.add_argument(
     "--to", metavar="MODEL_DIR", type=Path, help="the model's folder; README.md is made if missing"
 )
