@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,39 @@ def test_more_demonstrations_extend_a_recording(recorded: Path, tmp_path: Path) 
     place = tmp_path / "run"
     assert run_cli(*command(place)).returncode == 0
     before = digests(place)
-    more = run_cli("record", f"--resume={place}", f"--demonstrations={N + 2}")
+    more = run_cli("record", f"--resume={place}", f"--demonstrations={N + 2}", f"--eval.n_episodes={20 * N}")
     assert more.returncode == 0, more.stderr
     assert len(origins(place / "dataset")) == 2 * (N + 2)
     assert before.items() <= digests(place).items()
+
+
+def test_what_falls_out_of_a_dataset_is_there_when_it_is_wanted_again(recorded: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(recorded, place)
+    for number in (2, N):
+        done = run_cli("record", f"--resume={place}", f"--demonstrations={number}")
+        assert done.returncode == 0, done.stderr
+        assert len(origins(place / "dataset")) == 2 * number
+    assert content(place / "dataset") == content(recorded / "dataset")
+    assert not (place / "recording").exists()
+
+
+def test_demonstrations_without_a_recording_are_told(recorded: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(recorded, place)
+    shutil.rmtree(place / "dataset")
+    done = run_cli("record", f"--resume={place}")
+    assert done.returncode == 1
+    assert f"{2 * N} of {2 * N} demonstrations have no recording" in done.stderr
+
+
+def test_a_run_that_was_not_recorded_is_not_gone_on_with(recorded: Path, tmp_path: Path) -> None:
+    tree = tiny_tree(tmp_path / "run", task="a", n_episodes=1)
+    assert run_cli("eval", *flags(tree)).returncode == 0
+    with pytest.raises(UsageError, match="was not recorded"):
+        record_command([f"--resume={tmp_path / 'run'}"])
+    with pytest.raises(UsageError, match="was recorded with true"):
+        record_command([f"--resume={recorded}", "--only-success=false"])
 
 
 def test_labels_are_clean_where_what_is_executed_is_noisy(tmp_path: Path) -> None:
@@ -151,6 +181,9 @@ def test_too_few_successes_are_told_and_what_there_is_is_kept(tmp_path: Path) ->
         (["--eval.n_episodes=2"], "ask for more episodes"),
         (["--eval.num_shards=2"], "no shards"),
         (["--eval.stop_when=ci<=0.1"], "ends the run itself"),
+        (["--eval.demonstrations=7"], "use --demonstrations"),
+        (["--eval.only_success=false"], "use --only-success"),
+        (["--eval.recording=false"], "it records in any case"),
         (["--demonstration=3"], "Did you mean '--demonstrations'"),
     ],
 )

@@ -18,7 +18,8 @@ and .eval_results/*.yaml if the Hub lists the benchmark. All else in README.md i
   proctor card outputs/mt50 --to=outputs/train/act/checkpoints/last/pretrained_model
   proctor card outputs/libero --to=model --benchmark=ORG/DATASET --task-id=libero_10
 
-A run directory or a bundle will do. The run must be complete, or stopped by a rule, and of a whole plan. Errors count as failures here."""
+A run directory or a bundle will do. The run must be complete, or stopped by a rule, and of a whole plan. Errors
+count as failures here."""
 
 
 def _card(given: argparse.Namespace) -> int:

@@ -8,12 +8,14 @@ from typing import Annotated
 
 from proctor.cli.command import Given, RunCommand
 from proctor.cli.eval import carry_out
-from proctor.config.flags import Nested
+from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section
 from proctor.config.settings import AtLeast
 from proctor.engine.evaluation import evaluate_settings
 from proctor.engine.process import be_steady
+from proctor.errors import UsageError
+from proctor.files import clip
 
 _WORDS = """Record demonstrations of a policy, on all cores, as one LeRobotDataset v3.
 
@@ -66,20 +68,39 @@ record_command = RunCommand("record", _record, _WORDS, ("Demonstrations", Record
 
 
 def _as_run(own: RecordSettings, tree: Nested) -> Nested:
-    """Return the settings of the run that records. What is not given is as in the run that goes on, if any."""
-    chosen = section(tree, "eval")
-    resumes = bool(tree.get("resume"))
+    """Return the settings of the run that records: as given, else as in a file or the run that goes on."""
+    chosen, resumed = section(tree, "eval"), tree.get("resume")
+    for name in ("recording", "demonstrations", "only_success", "noise"):
+        if isinstance(chosen.get(name), FlagText):
+            instead = "it records in any case" if name == "recording" else f"use --{name.replace('_', '-')}"
+            raise UsageError(f"--eval.{name}: leave it out here; {instead}.")
+    if resumed:
+        _check_goes_on(own, chosen, resumed)
     only_success = own.only_success if own.only_success is not None else chosen.get("only_success", True)
-    number = own.demonstrations
-    if number is None and not resumes:
-        number = _DEMONSTRATIONS
+    number = own.demonstrations or chosen.get("demonstrations") or (None if resumed else _DEMONSTRATIONS)
     if number is not None:
         chosen["demonstrations"] = number if only_success else 0
-        least = _TRIES * number if only_success else number
-        chosen["n_episodes"] = max(least, chosen["n_episodes"]) if resumes else chosen.get("n_episodes", least)
+        if not isinstance(chosen.get("n_episodes"), FlagText):
+            tries = _TRIES * number if only_success else number
+            chosen["n_episodes"] = max(tries, chosen.get("n_episodes", 0)) if resumed else tries
     if own.noise is not None:
         chosen["noise"] = own.noise
-    if not resumes:
+    if not resumed:
         tree.setdefault("seed", _SEED)
         tree.setdefault("job_name", "record")
     return {**tree, "eval": {**chosen, "recording": True, "only_success": only_success}}
+
+
+def _check_goes_on(own: RecordSettings, stored: Nested, directory: str) -> None:
+    """Refuse to go on with a run that was not recorded from its first episode on, or recorded other ones."""
+    if not stored.get("recording"):
+        raise UsageError(
+            f"--resume={clip(directory)}: that run was not recorded, so it has no demonstrations to go on with. "
+            "Record into a new --output_dir."
+        )
+    before = bool(stored.get("only_success", False))
+    if own.only_success is not None and own.only_success != before:
+        raise UsageError(
+            f"--only-success={str(own.only_success).lower()}: the run in {clip(directory)} was recorded with "
+            f"{str(before).lower()}. Record into a new --output_dir."
+        )

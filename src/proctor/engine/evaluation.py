@@ -7,7 +7,7 @@ import dataclasses
 import importlib.util
 import shutil
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -181,7 +181,13 @@ class EvaluationRun:
             info, result = write_eval_info(run), run
             self._directory.remove_leftovers()
             if self._settings.eval.recording and interrupts.count <= 1:
-                recorded = assemble(self._directory.path, self._wanted(run))
+                wanted = self._wanted(run)
+                recorded = assemble(self._directory.path, wanted)
+                if self._settings.eval.demonstrations and recorded < len(wanted):
+                    raise StoreError(
+                        f"{len(wanted) - recorded} of {len(wanted)} demonstrations have no recording: they ended "
+                        "before they were recorded, or their dataset was deleted. Record into a new --output_dir."
+                    )
             if error is None and ending.stopped_by is None and not run.complete:
                 left = len(run.ended.missing)
                 error = RunError(f"{left} episodes have not ended, and nothing says why.")
@@ -198,7 +204,7 @@ class EvaluationRun:
         demonstrations = DemonstrationQuota(run.all_ended, wanted)
         return demonstrations.stop, demonstrations.problem
 
-    def _wanted(self, run: ScoredRun) -> Iterable[EpisodeRecord]:
+    def _wanted(self, run: ScoredRun) -> Sequence[EpisodeRecord]:
         """Return the records of the episodes that the dataset is to have."""
         settings, ended = self._settings.eval, run.all_ended
         if settings.demonstrations:

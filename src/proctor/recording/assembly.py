@@ -14,8 +14,11 @@ from proctor.errors import StoreError, UsageError
 from proctor.installation import install_command
 from proctor.machine.processes import ask_program
 from proctor.recording.dataset import DatasetWriter
+from proctor.recording.recorder import PIECE
 from proctor.recording.sources import DATASET, PIECES, RecordedEpisode, RecordingSource
+from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import EpisodeRecord
+from proctor.types import EpisodeKey
 
 _AV = 14
 """The first PyAV that copies a stream without decoding it."""
@@ -57,7 +60,8 @@ def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path]
 
     The episodes are in the order of `records`, which is the plan's.
 
-    An earlier dataset of the run is replaced, never changed: what is there is whole at any moment.
+    An earlier dataset of the run is replaced, never changed: what is there is whole at any moment. What it had and
+    the new one does not is kept beside it, for a later one that wants it.
 
     Raises:
         StoreError: the disk is full, or the episodes do not fit together.
@@ -69,7 +73,10 @@ def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path]
     new = run / _NEW
     try:
         new.mkdir()
-        count = _write(new, _recorded(sources, records))
+        written: set[EpisodeKey] = set()
+        count = _write(new, _recorded(sources, records, written))
+        if count:
+            sources[0].set_aside(written)
         _replace(run)
     except Exception as error:  # whatever it is, the run's results are stored and must be shown
         shutil.rmtree(new, ignore_errors=True)
@@ -78,8 +85,10 @@ def assemble(run: Path, records: Iterable[EpisodeRecord], others: Sequence[Path]
         raise StoreError(
             f"cannot write the dataset in {run}: {words}. {hint}the recorded episodes are kept."
         ) from error
-    # All that workers left is in the dataset now, or belongs to no episode that ended.
-    shutil.rmtree(run / PIECES, ignore_errors=True)
+    for key in written:  # what is in the dataset now
+        shutil.rmtree(RunDirectory(run).recording(key), ignore_errors=True)
+    if next((run / PIECES).glob(f"*/*/{PIECE}"), None) is None:
+        shutil.rmtree(run / PIECES, ignore_errors=True)
     return count
 
 
@@ -93,12 +102,15 @@ def recover(run: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _recorded(sources: Sequence[RecordingSource], records: Iterable[EpisodeRecord]) -> Iterator[RecordedEpisode]:
+def _recorded(
+    sources: Sequence[RecordingSource], records: Iterable[EpisodeRecord], written: set[EpisodeKey]
+) -> Iterator[RecordedEpisode]:
     for record in records:
         if record.status == "finished":
             found = (source.find(record.key, record.digests) for source in sources)
             recorded = next((one for one in found if one is not None), None)
             if recorded is not None:
+                written.add(record.key)
                 yield recorded
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.plain_values import to_plain
 from proctor.errors import StoreError
 from proctor.files import as_written_by_proctor, open_below, read_json
-from proctor.recording.clips import CONTAINER, Clip
-from proctor.recording.recorder import PIECE, STEPS
+from proctor.recording.clips import CONTAINER, Clip, Reel, head_of
+from proctor.recording.recorder import PART, PIECE, STEPS
 from proctor.recording.schema import Column, DatasetSchema, numbered_file
 from proctor.recording.statistics import NAMES, Stats
+from proctor.store.run_directory import RunDirectory
 from proctor.types import EpisodeKey
 
 Digests = tuple[str | None, str | None]
@@ -69,6 +73,13 @@ class RecordingSource:
             if number is not None and _digests(self._origins["episodes"][number]) == digests:
                 return self._read_assembled(number)
         return None
+
+    def set_aside(self, kept: Collection[EpisodeKey]) -> None:
+        """Leave the dataset's episodes that are not among these as workers leave theirs: it is about to go."""
+        for key, number in self._assembled.items():
+            if key not in kept and key not in self._found:
+                episode = self._read_assembled(number)
+                write_piece(RunDirectory(self._run).recording(key), episode)
 
     @cached_property
     def _found(self) -> dict[EpisodeKey, Path]:
@@ -158,6 +169,31 @@ class RecordingSource:
                 for name, stats in described["image_stats"].items()
             },
         )
+
+
+def write_piece(path: Path, episode: RecordedEpisode) -> None:
+    """Write an episode into a folder of its own, as a worker does."""
+    part = path.with_name(path.name + PART)
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name, clip in episode.clips.items():
+        reel = Reel(part / f"{name}.{CONTAINER}", episode.schema.fps, head_of(clip))
+        reel.add(clip)
+        reel.close()
+    rows: Any = episode.rows
+    np.savez(part / STEPS, **rows)
+    described = {
+        "origin": episode.origin,
+        "prompt": episode.prompt,
+        "frames": episode.frames,
+        **to_plain(episode.schema),
+        "image_stats": {
+            name: {stat: value.tolist() for stat, value in stats.items()}
+            for name, stats in episode.image_stats.items()
+        },
+    }
+    (part / PIECE).write_text(json.dumps(described, indent=1))
+    part.rename(path)
 
 
 def _key(origin: Mapping[str, Any]) -> EpisodeKey:
