@@ -235,7 +235,7 @@ def _policy_type(path: Any) -> str:
     text = str(path)
     if text.startswith(("ws://", "wss://")):
         return "remote"
-    if text.startswith(SHIPPED) and not is_there(text):
+    if text.startswith(SHIPPED):
         return COMPACT
     if is_folder(text):
         return _checkpoint_kind(Path(text).expanduser())
@@ -254,11 +254,14 @@ def _policy_type(path: Any) -> str:
 
 def _checkpoint_kind(folder: Path) -> str:
     """Return which kind of policy a checkpoint is for: LeRobot's, unless its config says that it is ours."""
-    try:
-        described = read_json(folder / "config.json")
-    except (OSError, ValueError):
-        return "lerobot"  # whose loader says what is wrong
-    return COMPACT if isinstance(described, dict) and described.get("type") == COMPACT else "lerobot"
+    for place in (folder, folder / "pretrained_model"):  # of the folder above, the loader says where it is
+        try:
+            described = read_json(place / "config.json")
+        except (OSError, ValueError):
+            continue
+        if isinstance(described, dict) and described.get("type") == COMPACT:
+            return COMPACT
+    return "lerobot"  # whose loader says what is wrong
 
 
 def _gather_open(kind: type[PolicySettings], values: Nested) -> Nested:

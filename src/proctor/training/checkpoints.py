@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proctor.config.lerobot_fields import PRETRAINED_MODEL, TRAIN_CONFIG
 from proctor.files import read_json
+from proctor.training.dataset import dataset_of
 
 CHECKPOINTS, LAST, BEST, STATE = "checkpoints", "last", "best", "training_state"
 
@@ -30,17 +31,27 @@ class Checkpoint(NamedTuple):
 
     @property
     def train_config(self) -> Path:
-        """LeRobot's settings of the training; other trainers write none."""
+        """The settings of the training, as LeRobot's trainer writes them."""
         return self.policy / TRAIN_CONFIG
 
     @property
     def last_step(self) -> int | None:
         """The step that its training is to end with, where LeRobot's trainer has written it."""
-        try:
-            steps = read_json(self.train_config)["steps"]
-        except (OSError, ValueError, TypeError, LookupError):
-            return None
+        steps = self._config.get("steps")
         return steps if type(steps) is int else None
+
+    @property
+    def dataset(self) -> Path | None:
+        """What it was trained on, if the trainer has written that and it is on this machine."""
+        return dataset_of(self._config)
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        try:
+            told = read_json(self.train_config)
+        except (OSError, ValueError):
+            return {}
+        return told if isinstance(told, dict) else {}
 
 
 class Checkpoints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,12 +15,13 @@ from proctor.config.registry import COMPACT, benchmark_path
 from proctor.config.settings import Settings
 from proctor.engine.evaluation import check_interpreter, evaluate_settings
 from proctor.engine.warm_processes import WarmProcesses
+from proctor.errors import IdentityError
 from proctor.events import Watcher
 from proctor.plan import make_plan
 from proctor.report.summary import write_run_report
 from proctor.results import Evaluation
 from proctor.training.checkpoints import Checkpoint
-from proctor.training.seeds import check_unseen
+from proctor.training.dataset import check_evaluations
 
 EVALUATIONS = "eval"
 """The folder in a training's own that holds a run directory for every evaluated checkpoint."""
@@ -53,23 +55,24 @@ class CheckpointEvaluations:
         self._notes = _Notes(tell)
         self._warm = WarmProcesses()
 
-    def check(self, kind: str, trackers: Nested, dataset: Path | None) -> Settings:
+    def check(self, kind: str, trackers: Nested) -> Settings:
         """Refuse settings that no checkpoint could be evaluated with: names, values, tasks, packages.
 
         Args:
             kind: of the policies that will come, as `--policy.type` has it.
             trackers: settings of the training's trackers, checked with them.
-            dataset: what is trained on, where it is known.
         """
         tree = copy.deepcopy({**self._tree, **trackers})
         tree["policy"] = {**tree["policy"], "type": kind, "path": str(self._training)}
         settings = build_settings(tree)
         check_interpreter(settings)
         facts = learn(benchmark_path(settings.env.type), settings.env)
-        plan = make_plan(facts.tasks, settings.eval.n_episodes, settings.seed)
-        if dataset is not None:
-            check_unseen(dataset, plan)
+        self._plan = make_plan(facts.tasks, settings.eval.n_episodes, settings.seed)
         return settings
+
+    def check_dataset(self, dataset: Path, kind: str) -> None:
+        """Refuse to test a policy of a kind on what it is trained on, or on what it cannot learn from that."""
+        check_evaluations(dataset, self._plan, known_tasks_only=kind == COMPACT)
 
     def folder(self, checkpoint: Checkpoint) -> Path:
         """Return where the evaluation of a checkpoint goes."""
@@ -81,7 +84,12 @@ class CheckpointEvaluations:
         tree["policy"] = {**tree["policy"], "path": str(checkpoint.policy)}
         tree["output_dir"] = str(self.folder(checkpoint))
         try:
-            evaluation = evaluate_settings(build_settings(tree), [self._notes], warm=self._warm)
+            settings = build_settings(tree)
+            try:
+                evaluation = evaluate_settings(settings, [self._notes], warm=self._warm)
+            except IdentityError:  # begun with other settings, which may change until there is a first point
+                self._put_away(self.folder(checkpoint))
+                evaluation = evaluate_settings(settings, [self._notes], warm=self._warm)
         except BaseException:
             self._warm.close()
             raise
@@ -91,6 +99,12 @@ class CheckpointEvaluations:
         if report.problem is not None:
             self._notes.note(report.problem)
         return evaluation
+
+    @staticmethod
+    def _put_away(folder: Path) -> None:
+        """Give an unfinished evaluation another name, under which nobody goes on with it."""
+        number = next(n for n in itertools.count(1) if not folder.with_name(f"{folder.name}.earlier-{n}").exists())
+        folder.rename(folder.with_name(f"{folder.name}.earlier-{number}"))
 
     def __enter__(self) -> CheckpointEvaluations:
         return self

@@ -14,6 +14,7 @@ from proctor.files import as_written_by_proctor, clip, given_path, read_json
 from proctor.store.filesystem import write_json
 from proctor.training.checkpoints import CHECKPOINTS, Checkpoints
 from proctor.training.curve import Curve
+from proctor.training.dataset import content_hash
 from proctor.training.settings import Flags, TrainingSettings, differences
 
 TRAINING = "training.json"
@@ -32,6 +33,7 @@ class TrainingRecord:
         curve: the evaluations so far.
         failures: why a checkpoint could not be evaluated, by its step.
         ids: under which id each tracker knows it.
+        dataset: a hash of what is trained on; none: it is not on this machine.
     """
 
     flags: Flags
@@ -40,6 +42,7 @@ class TrainingRecord:
     curve: Curve = field(default_factory=Curve)
     failures: Mapping[int, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    dataset: str | None = None
 
     def write(self, place: Path) -> None:
         """Keep it in a training's folder."""
@@ -55,6 +58,7 @@ class TrainingRecord:
                 "evaluations": self.curve.to_json(),
                 "failures": [{"step": step, "error": words} for step, words in self.failures.items()],
                 "trackers": dict(self.ids),
+                "dataset": self.dataset,
             },
         )
 
@@ -73,6 +77,7 @@ class TrainingRecord:
                 curve=Curve.from_json(told["evaluations"]),
                 failures={int(one["step"]): str(one["error"]) for one in told["failures"]},
                 ids={str(name): str(value) for name, value in told["trackers"].items()},
+                dataset=told["dataset"] and str(told["dataset"]),
             )
 
 
@@ -87,16 +92,22 @@ def begin_or_resume(settings: TrainingSettings) -> TrainingRecord:
     begun = bool(Checkpoints(place).whole())
     if found is None and settings.kind != "followed":
         _check_empty(place)
+    dataset = None if settings.dataset is None else content_hash(settings.dataset)
     if found is None or not (begun or found.curve.points):
-        return TrainingRecord(settings.flags, str(Path.cwd()))
+        return TrainingRecord(settings.flags, str(Path.cwd()), dataset=dataset)
     others = differences(settings.flags, found.flags, of_evaluations=bool(found.curve.points))
     if others:
         raise UsageError(
             f"{place} holds a training that was begun with another command: {'; '.join(others)}. "
             f"Choose another --output_dir, or go on with that one: proctor train --resume={place}"
         )
+    if dataset != found.dataset and not found.trained:
+        raise UsageError(
+            f"the dataset in {settings.dataset} is not what the training in {place} was begun with. Put it back, "
+            "or train on the new one in another --output_dir."
+        )
     return TrainingRecord(
-        settings.flags, str(Path.cwd()), found.trained, found.curve, {}, found.ids
+        settings.flags, str(Path.cwd()), found.trained, found.curve, {}, found.ids, found.dataset
     )  # what could not be evaluated is tried again
 
 

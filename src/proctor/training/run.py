@@ -112,9 +112,9 @@ class TrainingRun:
         if settings.evaluation is None:
             return None, stack.enter_context(TrainingTrackers(None, self._display.note))
         evaluations = CheckpointEvaluations(settings.evaluation, self._place, self._display.note)
-        root = settings.trainer.get("dataset.root")
-        dataset = None if root is None else Path(root)
-        checked = evaluations.check(policy_kind(settings.kind), settings.trackers, dataset)
+        checked = evaluations.check(policy_kind(settings.kind), settings.trackers)
+        if settings.dataset is not None:
+            evaluations.check_dataset(settings.dataset, settings.kind)
         trackers = stack.enter_context(TrainingTrackers(checked, self._display.note))
         return stack.enter_context(evaluations), trackers
 
@@ -183,6 +183,8 @@ class TrainingRun:
     ) -> signal.Signals | None:
         """Evaluate a checkpoint and keep what came of it; returns the signal that stopped it, if one did."""
         step = checkpoint.step
+        if self._settings.kind == "followed" and checkpoint.dataset is not None:
+            evaluations.check_dataset(checkpoint.dataset, self._settings.kind)
         try:
             evaluation = evaluations.evaluate(checkpoint)
             if evaluation.stopped_by is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from proctor.errors import UsageError, unknown_flag
 from proctor.files import clip, given_path, is_folder, is_there, read_json
 from proctor.policies.compact.checkpoint import CONFIG
 from proctor.store.run_directory import default_directory
+from proctor.training.dataset import dataset_of, find_dataset, lerobot_home
 
 Flags = Mapping[str, str]
 """A command line: dotted names and their text."""
@@ -97,6 +97,7 @@ class TrainingSettings:
             is evaluated.
         trackers: what `--report_to` and `--wandb.*` say, not yet checked.
         last_step: where the training ends, if that was said.
+        dataset: the folder of what is trained on, if it is on this machine.
     """
 
     flags: Flags
@@ -108,6 +109,7 @@ class TrainingSettings:
     evaluation: Nested | None
     trackers: Nested
     last_step: int | None
+    dataset: Path | None = None
 
 
 def training_settings(flags: Flags) -> TrainingSettings:
@@ -139,16 +141,19 @@ def training_settings(flags: Flags) -> TrainingSettings:
     policy = {"python": python} if python is not None and kind == "lerobot" else {}
     policy |= {name: flags[f"policy.{name}"] for name in _POLICY_AT_EVALUATION if f"policy.{name}" in flags}
     policy |= {"device": flags["eval_device"]} if "eval_device" in flags else {}
+    trainer = _trainer_flags(flags, kind, save)
+    named = trainer.get("dataset.root"), flags.get("dataset.repo_id")
     return TrainingSettings(
         flags=flags,
         kind=kind,
         output_dir=_output_dir(flags, config),
-        trainer=_trainer_flags(flags, kind, save),
+        trainer=trainer,
         eval_freq=freq,
         python=python,
         evaluation=_evaluation(flags, config, policy) if freq else None,
         trackers=_trackers(flags, kind),
         last_step=_steps(flags),
+        dataset=find_dataset(*named) if any(named) else dataset_of(config),
     )
 
 
@@ -345,7 +350,7 @@ def _dataset(flags: Flags, kind: str) -> Flags:
     if root is None:
         if kind == "lerobot" or repo is None:
             return {}
-        root = str(_lerobot_home() / repo)
+        root = str(lerobot_home() / repo)
     folder = given_folder("dataset.root", root)
     if not (folder / "meta/info.json").is_file() and (folder / "dataset/meta/info.json").is_file():
         folder /= "dataset"
@@ -365,13 +370,6 @@ def given_folder(flag: str, text: str) -> Path:
         folder = Path(text).expanduser().absolute()
         folder.exists()  # asks the system, which may have something against the name
         return folder
-
-
-def _lerobot_home() -> Path:
-    """Return where LeRobot keeps datasets by their names."""
-    home = os.environ.get("HF_LEROBOT_HOME")
-    hugging_face = os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser()
-    return Path(home) if home else Path(hugging_face) / "lerobot"
 
 
 def _name(folder: Path) -> str:

@@ -86,6 +86,8 @@ class CompactConfig:
         ):
             if not values:
                 raise ValueError(f"it has no {what}")
+        if len(set(self.tasks)) < len(self.tasks):
+            raise ValueError("it names a task twice")
 
     @property
     def images(self) -> list[str]:

@@ -97,12 +97,12 @@ class CompactPolicy(Policy):
 
 def _directory(path: str) -> Path:
     """Return where a checkpoint lies. Raises `UsageError` if it is said to come with Proctor and does not."""
-    given = Path(path).expanduser()
-    if not path.startswith(SHIPPED) or is_there(path):
-        return given
     known = [f"{SHIPPED}{folder.name}" for folder in sorted(CHECKPOINTS.iterdir())]
-    check_known("policy.path", [path], known)
-    return CHECKPOINTS / path.removeprefix(SHIPPED)
+    if path in known:
+        return CHECKPOINTS / path.removeprefix(SHIPPED)
+    if path.startswith(SHIPPED) and not is_there(path):
+        check_known("policy.path", [path], known)
+    return Path(path).expanduser()
 
 
 def _picture_hint(shape: tuple[int, ...]) -> str:

@@ -82,6 +82,9 @@ def _read(root: Path, info: Mapping[str, Any]) -> Demonstrations:
         for name, values in stats.items()
         if name in ("mean", "std", "min", "max") and observed.get(key, {}).get("dtype") != "image"
     }
+    for key, array in (*observations.items(), ("action", column("action"))):
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"'{key}' has NaN or infinity")
     return Demonstrations(
         features={key: tuple(array.shape[1:]) for key, array in observations.items()},
         observations=observations,
@@ -98,6 +101,8 @@ def _tasks(root: Path, episodes: list[dict[str, Any]]) -> tuple[tuple[str, ...],
     """Return the tasks in the order of their first episodes, and each episode's."""
     if (root / ORIGINS).is_file():
         told = [str(origin["task"]) for origin in read_json(root / ORIGINS)["episodes"]]
+        if len(told) != len(episodes):
+            raise ValueError(f"{ORIGINS} is of {len(told)} episodes, and the dataset has {len(episodes)}")
     else:
         told = [str(row["tasks"][0]) for row in episodes]
     names = list(dict.fromkeys(told))

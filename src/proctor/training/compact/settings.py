@@ -85,6 +85,8 @@ class TrainerSettings:
         for name in ("steps", "batch_size", "save_freq", "log_freq"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name}={getattr(self, name)}: must be 1 or more.")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed={self.seed}: must be from 0 to {2**63 - 1}.")
 
     @classmethod
     def read(cls, path: Path) -> TrainerSettings:

@@ -7,6 +7,7 @@ depends on, so a training that was stopped comes to the same weights, on one mac
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -19,10 +20,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from proctor.config.lerobot_fields import PRETRAINED_MODEL
-from proctor.errors import UsageError
+from proctor.config.lerobot_fields import PRETRAINED_MODEL, TRAIN_CONFIG
+from proctor.errors import RunError, UsageError
+from proctor.files import clip
 from proctor.policies.compact.checkpoint import CompactCheckpoint, CompactConfig, Scaling
-from proctor.training.checkpoints import CHECKPOINTS, LAST, STATE
+from proctor.training.checkpoints import CHECKPOINTS, LAST, STATE, Checkpoints
 from proctor.training.compact.demonstrations import Demonstrations
 from proctor.training.compact.network import TorchCompactNetwork
 from proctor.training.compact.settings import TrainerSettings
@@ -105,7 +107,7 @@ class Trainer:
         self, settings: TrainerSettings, demonstrations: Demonstrations, tell: Callable[[str], None]
     ) -> None:
         self._settings, self._tell = settings, tell
-        self._device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._device = _device(settings.device)
         torch.set_float32_matmul_precision("high")
         network = settings.policy
         self._config = network.config(
@@ -139,6 +141,10 @@ class Trainer:
         since, before = time.monotonic(), self._step
         for loss in self._steps():
             if self._step % settings.log_freq == 0 or self._step == settings.steps:
+                if not math.isfinite(float(loss)):
+                    raise RunError(
+                        f"the loss is {float(loss)} at step {self._step:,}. Lower --policy.optimizer_lr."
+                    )
                 pace = (self._step - before) / max(time.monotonic() - since, 1e-9)
                 self._tell(f"step {self._step:,}: loss {float(loss):.4f}, {pace:.0f} steps/s")
             if self._step % settings.save_freq == 0 or self._step == settings.steps:
@@ -173,6 +179,9 @@ class Trainer:
         for folder in (PRETRAINED_MODEL, STATE):
             (part / folder).mkdir(parents=True)
         self.checkpoint().write(part / PRETRAINED_MODEL)
+        settings = self._settings
+        told = {"steps": settings.steps, "seed": settings.seed, "dataset": {"root": settings.dataset_root}}
+        (part / PRETRAINED_MODEL / TRAIN_CONFIG).write_text(json.dumps(told, indent=2) + "\n")
         torch.save(
             {
                 "step": self._step,
@@ -189,23 +198,43 @@ class Trainer:
         link = self._checkpoints / f".{LAST}.part"
         link.unlink(missing_ok=True)
         link.symlink_to(whole.name)
+        if not (self._checkpoints / LAST).is_symlink():  # somebody has copied the folder without links
+            shutil.rmtree(self._checkpoints / LAST, ignore_errors=True)
         link.replace(self._checkpoints / LAST)
         _sync(self._checkpoints)
 
     def _resume(self) -> None:
-        last = self._checkpoints / LAST
-        if not last.is_dir():
+        last = Checkpoints(Path(self._settings.output_dir)).last()
+        if last is None:
             return
-        state = torch.load(last / STATE / "state.pt", map_location="cpu", weights_only=True)
+        file = last.path / STATE / "state.pt"
         try:
-            self._network.load_state_dict(state["network"])
+            state = torch.load(file, map_location="cpu", weights_only=True)
+            network, optimizer, generator = state["network"], state["optimizer"], state["generator"]
+            step = int(state["step"])
+        except Exception as error:  # torch has many for a file that is damaged or not there
+            raise UsageError(
+                f"{file} cannot be read ({type(error).__name__}). Delete {last.path} to go on from the one before."
+            ) from None
+        try:
+            self._network.load_state_dict(network)
         except RuntimeError:
             raise UsageError(
-                f"{last} is of another network than these settings make. Choose another --output_dir."
+                f"{last.path} is of another network than these settings make. Choose another --output_dir."
             ) from None
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._batches.generator.set_state(state["generator"])
-        self._step = int(state["step"])
+        self._optimizer.load_state_dict(optimizer)
+        self._batches.generator.set_state(generator)
+        self._step = step
+
+
+def _device(name: str | None) -> Any:
+    """Return where to compute. Raises `UsageError` for a device that is not there."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(f"--policy.device={clip(name, 60)}: {clip(str(error).partition(chr(10))[0])}") from None
+    return device
 
 
 def _rate(progress: float) -> float:
