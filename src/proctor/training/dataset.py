@@ -70,7 +70,7 @@ def check_evaluations(dataset: Path, plan: Plan, *, known_tasks_only: bool) -> N
     unknown = [task.name for task in plan.tasks if task.name not in tasks]
     if unknown and known_tasks_only:
         raise UsageError(
-            f"--env.task: the dataset has no demonstration of {clip(unknown[0])}, and such a policy can do only the "
+            f"--env.task: the dataset has no demonstration of {clip(unknown[0])}; such a policy can only do the "
             f"tasks that it was trained on: {clip(', '.join(sorted(tasks)), 300)}."
         )
     shared = [episode for episode in plan if (episode.task.name, episode.seed) in seeds]
