@@ -121,7 +121,7 @@ def main() -> None:
         program.chmod(0o755)
         env = ["--env.type=metaworld", "--env.task=reach-v3", "--env.obs_type=state"]
         run(
-            ["eval", "--policy.type=expert", *env, "--eval.n_episodes=10", "--eval.recording=true",
+            ["record", "--demonstrations=10", "--policy.type=expert", *env,
              f"--output_dir={folder / 'demonstrations'}", "--display=none"]
         )  # fmt: skip
         flags = [
