@@ -60,17 +60,21 @@ class _NoneOfItsOwn:
 
 
 def _eval(given: Given[_NoneOfItsOwn]) -> int:
-    settings = build_settings(or_embedded(given.tree))
+    return evaluate_here(build_settings(or_embedded(given.tree)), "eval")
+
+
+eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
+
+
+def evaluate_here(settings: Settings, command: str) -> int:
+    """Evaluate on this machine, or from it on a cluster; returns the exit status. The command is what goes on."""
     if not settings.eval.use_async_envs:
         be_steady()
     return carry_out(
         settings,
         lambda watchers: evaluate_settings(settings, watchers),
-        lambda directory: shlex.join(["proctor", "eval", f"--resume={directory}"]),
+        lambda directory: shlex.join(["proctor", command, f"--resume={directory}"]),
     )
-
-
-eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
 
 
 def carry_out(

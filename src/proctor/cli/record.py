@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.eval import carry_out
+from proctor.cli.eval import evaluate_here
 from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section
 from proctor.config.settings import AtLeast
-from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.process import be_steady
 from proctor.errors import UsageError
 from proctor.files import clip
 
@@ -54,14 +51,7 @@ class RecordSettings:
 
 
 def _record(given: Given[RecordSettings]) -> int:
-    settings = build_settings(_as_run(given.own, given.tree))
-    if not settings.eval.use_async_envs:
-        be_steady()
-    return carry_out(
-        settings,
-        lambda watchers: evaluate_settings(settings, watchers),
-        lambda directory: shlex.join(["proctor", "record", f"--resume={directory}"]),
-    )
+    return evaluate_here(build_settings(_as_run(given.own, given.tree)), "record")
 
 
 record_command = RunCommand("record", _record, _WORDS, ("Demonstrations", RecordSettings), flag_tables)
