@@ -26,9 +26,12 @@ ALOHA_ENV = scripts/cached-env aloha 3.11 constraints-gym.txt $(CORE) gymnasium 
 
 CHECKPOINTS := src/proctor/policies/compact/checkpoints
 demo: DEMO := outputs/demo/$(shell date +%Y-%m-%d_%H-%M-%S)
-demo: $(VENV)/.installed-demo  ## the policy that comes with Proctor on Meta-World's 50 tasks, with a video of each
+demo: FILMED := door-open-v3:0 pick-place-v3:0 hammer-v3:0 basketball-v3:0 soccer-v3:0
+demo: $(VENV)/.installed-demo  ## the policy that comes with Proctor on Meta-World's 50 tasks, and five videos
 	@scripts/ensure-gl $(PY)
-	$(VENV)/bin/proctor eval --eval.max_episodes_rendered=1 --eval.video_fps=10 --job_name=demo --output_dir=$(DEMO)
+	$(VENV)/bin/proctor eval --job_name=demo --output_dir=$(DEMO)
+	$(VENV)/bin/proctor film $(DEMO) $(FILMED) --fps=10
+	$(VENV)/bin/proctor report $(DEMO)
 	@$(PY) scripts/model_card.py --check $(CHECKPOINTS)/metaworld-mt50 $(DEMO)
 
 test: $(VENV)/.installed-dev  ## the tests, without the slow proofs
