@@ -91,6 +91,7 @@ def test_shards_of_chosen_episodes_and_runs_of_several_choices_are_merged(whole:
     assert digests(both.evaluation).items() <= digests(whole).items()
 
 
+@pytest.mark.slow
 def test_parallel_takes_them_too(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = [f"--failed={whole}", f"--output_dir={out}", "--num-shards=2", "--display=none"]

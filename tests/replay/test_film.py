@@ -121,6 +121,7 @@ def test_ctrl_c_keeps_what_was_filmed_before(filmed: Path, tmp_path: Path) -> No
     assert stored(run) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_meta_world_is_filmed_from_any_camera_and_in_any_size(tmp_path: Path) -> None:
     pytest.importorskip("metaworld")
