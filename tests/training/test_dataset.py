@@ -81,3 +81,10 @@ def test_another_dataset_has_another_hash(tmp_path: Path) -> None:
     first = content_hash(dataset(tmp_path / "a", ("reach", 1)))
     assert content_hash(dataset(tmp_path / "b", ("reach", 1))) == first
     assert content_hash(dataset(tmp_path / "c", ("reach", 2))) != first
+    for name in ("data/file.parquet", "videos/file.mp4"):  # what describes it may be left as it was
+        before = content_hash(tmp_path / "a")
+        (tmp_path / "a" / name).parent.mkdir()
+        (tmp_path / "a" / name).write_bytes(b"rows")
+        with_file = content_hash(tmp_path / "a")
+        (tmp_path / "a" / name).write_bytes(b"row2" if name.startswith("data") else b"longer")
+        assert len({before, with_file, content_hash(tmp_path / "a")}) == 3
