@@ -41,7 +41,7 @@ def dataset_of(config: Mapping[str, Any]) -> Path | None:
 
 
 def content_hash(dataset: Path) -> str:
-    """Return a hash of a dataset: of its description and its rows by content, of videos, which are large, by size."""
+    """Return a hash of a dataset: its description and its rows by content, videos, which are large, by size."""
     digest = hashlib.sha256()
     for file in sorted(path for path in dataset.rglob("*") if path.is_file()):
         name = file.relative_to(dataset)
