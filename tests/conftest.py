@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,11 @@ import psutil
 import pytest
 
 from harness import Digests, digests, run_tiny
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C work in what the tests start, even if they run in a shell's background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -261,3 +262,23 @@ class Mannered(Policy):
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
         return Actions([np.zeros((5, 2)) for _ in windows], memories)
+
+
+class Slow(Thoughtful):
+    """Thoughtful, and takes its time over every call.
+
+    `alone` names a file of which there can be one: a second copy cannot be made. `port`: it listens at one.
+    """
+
+    def __init__(self, seconds: float = 0.02, alone: str | None = None, port: bool = False) -> None:
+        super().__init__(drawn=False)
+        self._seconds = seconds
+        if alone is not None:
+            _path(alone).touch(exist_ok=False)
+        self._listener = socket.create_server(("127.0.0.1", 0)) if port else None
+
+    def act(
+        self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
+    ) -> Actions:
+        time.sleep(self._seconds)
+        return super().act(windows, memories, generators)

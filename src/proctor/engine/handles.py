@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from proctor.config.settings import LimitSettings
 from proctor.engine.eventfd import EventFd
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import ChannelClosed, Message, as_error
-from proctor.engine.policy_host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, PolicyServer
+from proctor.engine.policy_host import CELL_BYTES, HOST_MEMORY, MOST_LANES, HostBoot, LaneCount, PolicyServer
 from proctor.engine.process import ChannelChild, Readable, wait_readable
 from proctor.engine.queue import TaskKey, task_key
 from proctor.engine.retries import Cause, Failure
@@ -58,6 +60,7 @@ class HostHandle:
         memory = new_memory("proctor-host", HOST_MEMORY)
         self._shared = map_memory(memory, HOST_MEMORY)
         self._cells = [PhaseCell(self._shared, CELL_BYTES * place) for place in range(1 + MOST_LANES)]
+        self._counts = [LaneCount(self._shared, lane) for lane in range(MOST_LANES)]
         self._cells[0].write(Phase.START, now())
         self._watch = LaneWatch(self._cells)
         try:
@@ -146,6 +149,16 @@ class HostHandle:
             raise PolicyHostError(f"the policy died while its speed was measured: {words}")
         return [Pass(*one) for one in message["passes"]]
 
+    def one_more(self, number: int) -> HostHandle:
+        """Start another beside it, which must turn out to hold the very same policy."""
+        log = self.recipe.log.with_name(f"host-{number}.log")
+        return HostHandle(replace(self.recipe, expected=self.identity, generation=1, log=log))
+
+    def answered(self) -> tuple[int, float]:
+        """Return how many questions it has answered, and the seconds that the calls for them took."""
+        answers, seconds = zip(*(count.read() for count in self._counts), strict=True)
+        return sum(answers), math.fsum(seconds)
+
     def attach(self, number: int, slot: Slot) -> None:
         """Serve a worker."""
         self.child.tell({"type": "attach", "slot": number}, slot.descriptors)
@@ -173,8 +186,10 @@ class HostHandle:
         self.bell.close()
 
     def _free(self) -> None:
-        for cell in self._cells:
+        for cell, count in zip_longest(self._cells, self._counts):
             cell.release()
+            if count is not None:
+                count.release()
         self._shared.close()
 
 
@@ -349,6 +364,11 @@ class WorkerHandle:
             }
         )
 
+    def build(self, episode: Episode) -> None:
+        """Order a simulator for an episode's task, of which others may be run on it later."""
+        self.held_task = task_key(episode)
+        self.child.tell({"type": "build", "episode": episode.to_wire()})
+
     def release(self) -> Episode:
         """Return the episode that it was at, which has ended or was lost."""
         self._over += 1
@@ -368,6 +388,21 @@ class WorkerHandle:
         self.host = host
         host.attach(self.number, self.slot)
         self.slot.announce(host.generation)
+
+    def move_to(self, host: Host) -> None:
+        """Be served by another host than before; it must have nothing to do, or its episode would be lost."""
+        self.leave()
+        self.serve_by(host)
+        self.child.tell({"type": "host"}, [host.bell.fileno()])
+
+    def load_copy(self, recipe: WorkerRecipe) -> None:
+        """Let it load a policy of its own after what it was given; if it cannot, its host goes on serving."""
+        self.child.tell({"type": "copy", "boot": _boot(WorkerBoot, recipe)})
+
+    def own_copy(self, recipe: WorkerRecipe) -> None:
+        """Note that it has loaded one."""
+        self._recipe = recipe
+        self.leave()
 
     def retire(self) -> None:
         """Let it end after what it was given."""

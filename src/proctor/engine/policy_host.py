@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import msgpack
@@ -27,7 +28,7 @@ from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.messages import Channel, ChannelClosed, Message, keep_end, policy_fault, print_to
 from proctor.engine.policy_session import PolicySession, answer
-from proctor.engine.transport import Phase, PhaseCell, Slot, map_memory, now
+from proctor.engine.transport import Phase, PhaseCell, Slot, Word, map_memory, now
 from proctor.errors import ChangedError, PolicyError, PolicyLostError, ProctorError, RunError
 from proctor.machine.versions import interpreter_versions
 from proctor.policies.protocol import Policy
@@ -36,7 +37,31 @@ from proctor.types import BenchmarkSpec, Episode, Observation
 CELL_BYTES = 64
 MOST_LANES = 63
 HOST_MEMORY = CELL_BYTES * (1 + MOST_LANES)
-"""A host's shared memory: one phase cell for loading, then one per lane."""
+"""A host's shared memory: one phase cell for loading, then one per lane, with what it has done behind it."""
+
+_ANSWERS, _BUSY_NS = 16, 24
+
+
+class LaneCount:
+    """What a lane has done: the questions that it has answered, and the nanoseconds of the calls."""
+
+    def __init__(self, memory: mmap.mmap, lane: int) -> None:
+        cell = CELL_BYTES * (1 + lane)
+        self._answers, self._busy = Word(memory, cell + _ANSWERS), Word(memory, cell + _BUSY_NS)
+
+    def add(self, answers: int, seconds: float) -> None:
+        """Note a call. Only its lane writes here."""
+        self._answers.write(self._answers.read() + answers)
+        self._busy.write(self._busy.read() + int(seconds * 1e9))
+
+    def read(self) -> tuple[int, float]:
+        """Return answers and seconds so far."""
+        return self._answers.read(), self._busy.read() / 1e9
+
+    def release(self) -> None:
+        """Let go of the memory."""
+        self._answers.release()
+        self._busy.release()
 
 
 _MEMORY = 0.9
@@ -108,6 +133,7 @@ class PolicyServer:
         generation: which incarnation of the host this is; requests to an earlier one are not for us.
         blame: called once with the error if the policy fails; the server stops then.
         cells: where each lane notes its phase, for the watchdog; there are as many lanes.
+        counts: where each lane notes what it has done, if anybody wants to know.
         prove: called after every pass; raises if the policy may be another than the run began with.
     """
 
@@ -119,6 +145,7 @@ class PolicyServer:
         generation: int,
         blame: Callable[[RunError], None],
         cells: Sequence[PhaseCell],
+        counts: Sequence[LaneCount] = (),
         prove: Callable[[], None] = lambda: None,
     ) -> None:
         self._prove = prove
@@ -135,8 +162,8 @@ class PolicyServer:
         self._oldest = 0.0
         self._stopped = False
         self._lanes = [
-            threading.Thread(target=self._serve, args=(cell,), name=f"proctor-lane-{number}", daemon=True)
-            for number, cell in enumerate(cells)
+            threading.Thread(target=self._serve, args=lane, name=f"proctor-lane-{number}", daemon=True)
+            for number, lane in enumerate(zip_longest(cells, counts))
         ]
 
     def start(self) -> None:
@@ -170,7 +197,7 @@ class PolicyServer:
         asked = self._questions
         return f"answered {asked} questions in {self._calls} calls of the policy" if asked else ""
 
-    def _serve(self, cell: PhaseCell) -> None:
+    def _serve(self, cell: PhaseCell, count: LaneCount | None) -> None:
         while not self._stopped:
             with self._turn:
                 clients = self._collect()
@@ -188,6 +215,8 @@ class PolicyServer:
             end = now()
             self._computing.discard(threading.get_ident())
             cell.write(Phase.IDLE, end)
+            if count is not None:
+                count.add(len(clients), end - start)
             if self._batch > 1:
                 self._hold.passed(start, end)
                 self._bell.ring()  # another lane may hold a batch back until now
@@ -349,7 +378,8 @@ def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mma
         channel.send(policy_fault(error))
 
     cells = [PhaseCell(shared, CELL_BYTES * (1 + lane)) for lane in range(min(spec.lanes, MOST_LANES))]
-    server = PolicyServer(policy, benchmark.action_size, bell, told.generation, blame, cells, proof)
+    counts = [LaneCount(shared, lane) for lane in range(len(cells))]
+    server = PolicyServer(policy, benchmark.action_size, bell, told.generation, blame, cells, counts, proof)
     server.start()
     channel.send(
         {

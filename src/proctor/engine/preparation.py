@@ -16,13 +16,13 @@ from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
 from proctor.engine.action_noise import ActionNoise
-from proctor.engine.handles import HostHandle, HostRecipe, WorkerRecipe
+from proctor.engine.handles import HostHandle, HostRecipe, WorkerHandle, WorkerRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit, check_tasks
 from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
-from proctor.engine.workforce import choose_placement
+from proctor.engine.workforce import choose_placement, worker_range
 from proctor.errors import NoPicturesError, PolicyHostError, UsageError
 from proctor.identity import (
     Identity,
@@ -32,6 +32,7 @@ from proctor.identity import (
     policy_code,
     policy_identity,
 )
+from proctor.machine.processes import open_file_limit
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.machine.versions import (
     HASH_SEED,
@@ -63,6 +64,8 @@ class LoadedPolicy:
     """Raises if a policy of this process may have become another since."""
     stored: bool = False
     """Whether nobody is asked, because what it answered is stored."""
+    early: WarmProcesses | None = None
+    """Workers that have built simulators while it was loaded, for whoever gives them work."""
 
     @property
     def is_copied(self) -> bool:
@@ -70,9 +73,11 @@ class LoadedPolicy:
         return self.local is None and not self.hosts and not self.stored
 
     def stop(self, patience: float) -> None:
-        """End the hosts."""
+        """End the hosts, and the workers that wait for them."""
         for host in self.hosts:
             host.stop(patience)
+        if self.early is not None:
+            self.early.close(0.0)
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,7 @@ class Preparation:
         warm: WarmProcesses | None = None,
     ) -> None:
         self.settings, self._logs, self._warm = settings, logs, warm
+        self._renderer: Renderer | None = None
         self.live = None if isinstance(live_policy, Path) else live_policy
         self._policy: PolicySettings = settings.policy
         if isinstance(live_policy, Path):
@@ -136,6 +142,7 @@ class Preparation:
         interrupts: Interrupts,
         tell: Callable[[str], None],
         stored: Identity | None = None,
+        build_meanwhile: bool = False,
     ) -> PreparedRun:
         """Load the policy, find a renderer, and say what the results will depend on.
 
@@ -143,12 +150,13 @@ class Preparation:
             interrupts: a stop signal ends the waiting.
             tell: who is told what the user should know.
             stored: what a run depends on that is to be continued.
+            build_meanwhile: whether workers start and build simulators while the policy loads.
 
         Raises:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        policy = self.load(interrupts, stored)
+        policy = self.load(interrupts, stored, build_meanwhile)
         try:
             return self.settle(policy, tell)
         except BaseException:
@@ -188,11 +196,13 @@ class Preparation:
         steps = processors_for(self.benchmark, processors)
         return spec_behind(steps, self.facts.spec).renamed(self.settings.rename_map)
 
-    def load(self, interrupts: Interrupts, stored: Identity | None = None) -> LoadedPolicy:
+    def load(
+        self, interrupts: Interrupts, stored: Identity | None = None, build_meanwhile: bool = False
+    ) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
-        The host is started first of all: a policy that does not load or does not fit is refused before any
-        simulator starts. A light policy is cheap enough to be made here, only to be asked.
+        The host is started first of all, and simulators may be built while it loads. A light policy is so cheap
+        that it is made here, only to be asked.
         """
         settings = self._with_stored_batch(stored)
         if self.live is not None:
@@ -213,7 +223,10 @@ class Preparation:
         # All start loading before the first is waited for.
         reloads = policy_class.reloads(settings)
         hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
+        early = WarmProcesses()
         try:
+            if build_meanwhile and self._warm is None:
+                early.keep_workers(self._start_early())
             specs = [self._wait_ready(hosts, number, interrupts) for number in range(len(hosts))]
             for host in hosts:
                 for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
@@ -224,8 +237,45 @@ class Preparation:
         except BaseException:
             for host in hosts:
                 host.stop(0.0)
+            early.close(0.0)
             raise
-        return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts)
+        return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts, early=early)
+
+    def _start_early(self) -> list[WorkerHandle]:
+        """Let workers import and build simulators while the policy is loaded: the slower of the two is waited for.
+
+        Their surroundings are guessed: that the policy will look at all that there is. Where that turns out to be
+        wrong they do not fit the run's recipe, and others are started.
+        """
+        settings, spec = self.settings, self.spec_behind(None)
+        draws = any(feature.drawn for feature in spec.features.values())
+        try:
+            renderer = self._find_renderer() if self.facts.uses_gl and draws else None
+        except NoPicturesError:
+            return []  # told as soon as it is known whether that matters
+        recipe = WorkerRecipe(
+            benchmark=self._benchmark_path,
+            env=to_plain(settings.env),
+            spec=spec.to_wire(),
+            policy_spec=PolicySpec().to_wire(),
+            benchmark_identity=self.facts.identity,
+            policy_identity={"env_processors": None},
+            logs=self._logs,
+            environment=self._gl_environment(renderer),
+            python=settings.env.python,
+        )
+        plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
+        room = worker_range(
+            settings.eval.batch_size, len(plan), usable_cores(), available_memory() // 2, open_file_limit()
+        )
+        workers = list[WorkerHandle]()
+        for number in range(room.start):
+            try:
+                workers.append(WorkerHandle(number, recipe, None))
+            except OSError:
+                break  # there is no room for more; the run finds out by itself
+            workers[-1].build(plan[number])
+        return workers
 
     def _wait_ready(self, hosts: list[HostHandle], number: int, interrupts: Interrupts) -> PolicySpec:
         """Wait for a host. One that had a policy before may have died of either: a new one takes its place."""
@@ -301,8 +351,11 @@ class Preparation:
             return None, 0
 
     def _find_renderer(self) -> Renderer:
-        python = self.settings.env.python
-        return find_renderer(python) if self._warm is None else self._warm.renderer(python)
+        """Return what draws here; found out once."""
+        if self._renderer is None:
+            python = self.settings.env.python
+            self._renderer = find_renderer(python) if self._warm is None else self._warm.renderer(python)
+        return self._renderer
 
     def _notes(self, spec: PolicySpec) -> Sequence[str]:
         passed_over = self.settings.passed_over_note
@@ -360,6 +413,13 @@ class Preparation:
             store_actions=s.eval.store_actions,
             python=s.env.python,
         )
+
+    def copying(self, prepared: PreparedRun) -> WorkerRecipe | None:
+        """Return what a worker needs to start with a copy of the policy; `None` if it could not load one."""
+        elsewhere = prepared.policy.settings.python or self.settings.env.python
+        if not prepared.policy.hosts or elsewhere:
+            return None
+        return self.recipe(dataclasses.replace(prepared, policy=dataclasses.replace(prepared.policy, hosts=())))
 
     def _gl_environment(self, renderer: Renderer | None) -> dict[str, str]:
         if not self.facts.uses_gl:

@@ -1,4 +1,6 @@
-"""Workers and hosts that stay between the runs of an `Evaluator`: simulators, GL contexts and imports with them.
+"""Workers and hosts that no run uses yet, or any more: simulators, GL contexts and imports with them.
+
+Those of an `Evaluator` stay between its runs. Workers also start before their run does, while its policy loads.
 
 A process is used again only if it would be as good as a new one: started in the same surroundings, with the same
 benchmark, by content, and a policy that is the same or can be loaded anew. Otherwise it ends and a new one starts.
@@ -14,6 +16,7 @@ from typing import Any
 
 from proctor.benchmarks.rendering import Renderer, find_renderer
 from proctor.engine.handles import Host, HostHandle, HostRecipe, WorkerHandle, WorkerRecipe
+from proctor.engine.queue import TaskKey
 
 _POLITE_SECONDS = 3.0
 
@@ -49,6 +52,11 @@ class WarmProcesses:
             self._end_worker(worker)
         return None
 
+    @property
+    def next_task(self) -> TaskKey | None:
+        """The task whose simulator the next worker has."""
+        return self._workers[0].held_task if self._workers else None
+
     def keep_workers(self, workers: Sequence[WorkerHandle]) -> None:
         """Take workers that have nothing to do any more."""
         for worker in workers:
@@ -80,7 +88,7 @@ class WarmProcesses:
             self._renderers[python] = find_renderer(python)
         return self._renderers[python]
 
-    def close(self) -> None:
+    def close(self, patience: float = _POLITE_SECONDS) -> None:
         """End all processes."""
         workers, hosts = self._workers, self._hosts
         self._workers, self._hosts = [], []
@@ -91,11 +99,11 @@ class WarmProcesses:
         for worker in workers:
             worker.child.ask_to_stop()  # all at once, before the first is waited for
         for worker in workers:
-            self._end_worker(worker)
+            self._end_worker(worker, patience)
         for host in hosts:
-            host.stop(_POLITE_SECONDS)
+            host.stop(patience)
 
-    def _end_worker(self, worker: WorkerHandle) -> None:
+    def _end_worker(self, worker: WorkerHandle, patience: float = _POLITE_SECONDS) -> None:
         worker.child.ask_to_stop()
-        worker.child.reap(_POLITE_SECONDS)
+        worker.child.reap(patience)
         worker.slot.close()

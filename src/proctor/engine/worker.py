@@ -29,7 +29,7 @@ from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, 
 from proctor.engine.stored_actor import StoredActor
 from proctor.engine.transport import Phase, Slot, now
 from proctor.engine.video import VideoError, VideoSink
-from proctor.errors import PolicyError, PolicyLostError, RunError
+from proctor.errors import ChangedError, PolicyError, PolicyLostError, RunError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError, RecordingOptions
 from proctor.store.schema import EpisodeRecord
@@ -166,6 +166,13 @@ class EpisodePlayer:
         self._prove()  # its simulator may have been built from code that was imported only now
         return record
 
+    def build(self, episode: Episode) -> None:
+        """Have a simulator ready for an episode's task, with what a first reset and a first picture take."""
+        simulator = self._cache.simulator_for(episode)
+        self._meter.enter(Phase.RESET)
+        simulator.reset(episode, frozenset(self._spec.features))
+        simulator.observe()
+
     def describe(self, error: BaseException) -> str:
         """Say what an error broke off."""
         return f"{self._meter.phase.name.lower()} raised {named(error)}"
@@ -185,7 +192,7 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     benchmark_class: type[Benchmark] = load_object(settings.benchmark)
     benchmark = benchmark_class(benchmark_class.Settings(**settings.env))
     try:
-        actor = _actor(settings, slot, EventFd(host_bell), meter)
+        actor = RemoteActor(slot, EventFd(host_bell)) if settings.policy is None else own_copy(settings, meter)
         player = EpisodePlayer(settings, benchmark, actor, meter)
     except RunError as error:
         print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
@@ -193,48 +200,126 @@ def run_worker(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         return
     meter.enter(Phase.IDLE)
     channel.send({"type": "ready", "startup": now() - settings.spawned})
-    while True:
-        order, beside = channel.receive()
-        if order["type"] == "stop":
-            meter.enter(Phase.BUILD)
-            player.close()
-            return
-        if order["type"] == "run":
-            settings = WorkerBoot(**order["boot"])
-            host_bell, log = beside
-            print_to(log)
-            # A policy of its own is the one that it has: otherwise it would not have been asked.
-            actor = RemoteActor(slot, EventFd(host_bell)) if settings.policy is None else actor
-            player.play_for(settings, actor)
-            channel.send({"type": "ready", "startup": now() - settings.spawned})
-            continue
-        video, recording = (order[kind] and Path(order[kind]) for kind in ("video", "recording"))
+    Worker(channel, slot, meter, player, settings, actor).run()
+
+
+class Worker:
+    """A worker that is ready: it does what it is ordered, one thing after the other.
+
+    Args:
+        channel: where orders come from, and what it has to say goes.
+        slot: its shared memory.
+        meter: where the time goes.
+        player: runs episodes.
+        settings: what it was told of its run.
+        actor: where actions come from.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        slot: Slot,
+        meter: Meter,
+        player: EpisodePlayer,
+        settings: WorkerBoot,
+        actor: Actor,
+    ) -> None:
+        self._channel, self._slot, self._meter, self._player = channel, slot, meter, player
+        self._settings, self._actor = settings, actor
+
+    def run(self) -> None:
+        """Work until told to stop, or until something broke that only a fresh process mends."""
+        goes_on = True
+        while goes_on:
+            order, beside = self._channel.receive()
+            match order["type"]:
+                case "stop":
+                    self._meter.enter(Phase.BUILD)
+                    self._player.close()
+                    return
+                case "run":
+                    self._join(WorkerBoot(**order["boot"]), *beside)
+                case "build":
+                    goes_on = self._build(Episode.from_wire(order["episode"]))
+                case "host":
+                    self._ask(beside[0])
+                case "copy":
+                    goes_on = self._load_copy(WorkerBoot(**order["boot"]))
+                case _:
+                    goes_on = self._play(order)
+            self._meter.enter(Phase.IDLE)
+
+    def _join(self, settings: WorkerBoot, host_bell: int, log: int) -> None:
+        """Work for another run."""
+        print_to(log)
+        self._settings = settings
+        if settings.policy is None:
+            self._ask(host_bell)
+        else:  # a policy of its own is the one that it has: otherwise it would not have been asked
+            self._player.play_for(settings, self._actor)
+        self._channel.send({"type": "ready", "startup": now() - settings.spawned})
+
+    def _build(self, episode: Episode) -> bool:
+        """Build a simulator before anybody wants it. What fails will fail again, and be told then."""
         try:
-            record = player.play(Episode.from_wire(order["episode"]), video, recording, order["trajectory"])
-        except PolicyLostError as error:
-            channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
+            self._player.build(episode)
+        except BaseException:
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+            return False
+        return True
+
+    def _ask(self, host_bell: int) -> None:
+        """Ask the host behind this bell from now on."""
+        self._actor = RemoteActor(self._slot, EventFd(host_bell))
+        self._player.play_for(self._settings, self._actor)
+
+    def _load_copy(self, settings: WorkerBoot) -> bool:
+        """Ask a policy of its own from now on; if it cannot be loaded here, the host as before."""
+        try:
+            self._actor = own_copy(settings, self._meter)
+        except ChangedError as error:
+            self._channel.send(policy_fault(error))
+            return False
         except RunError as error:
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
-            channel.send(policy_fault(error))
+            self._channel.send({"type": "no_copy", "reason": keep_end(str(error), 2000)})
+        else:
+            self._settings = settings
+            self._player.play_for(settings, self._actor)
+            self._channel.send({"type": "copied"})
+        return True
+
+    def _play(self, order: Message) -> bool:
+        """Run an episode and report it; returns whether this process is still good for another."""
+        video, recording = (order[kind] and Path(order[kind]) for kind in ("video", "recording"))
+        try:
+            episode = Episode.from_wire(order["episode"])
+            record = self._player.play(episode, video, recording, order["trajectory"])
+        except PolicyLostError as error:
+            self._channel.send({"type": "policy_lost", "reason": keep_end(str(error), 2000)})
+        except RunError as error:
+            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+            self._channel.send(policy_fault(error))
         except (VideoError, RecordingError) as error:
-            channel.send({"type": "video_error", "message": str(error)})
+            self._channel.send({"type": "video_error", "message": str(error)})
         except BaseException as error:  # a simulator that calls sys.exit has failed like any other
             # The simulator's state is unknown now: this process ends and another takes its place.
             print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
-            if meter.phase == Phase.ACT:
-                channel.send(policy_fault(PolicyError(f"the policy failed: {described(error)}")))
-                return
-            channel.send({"type": "simulator_error", "reason": keep_end(player.describe(error), 2000)})
-            return
+            if self._meter.phase == Phase.ACT:
+                fault = PolicyError(f"the policy failed: {described(error)}")
+                self._channel.send(policy_fault(fault))
+            else:
+                reason = keep_end(self._player.describe(error), 2000)
+                self._channel.send({"type": "simulator_error", "reason": reason})
+            return False
         else:
-            channel.send({"type": "done", "record": record.to_wire()})
-        finally:
-            meter.enter(Phase.IDLE)
+            self._channel.send({"type": "done", "record": record.to_wire()})
+        return True
 
 
-def _actor(settings: WorkerBoot, slot: Slot, host_bell: EventFd, meter: Meter) -> Actor:
-    if settings.policy is None:
-        return RemoteActor(slot, host_bell)
+def own_copy(settings: WorkerBoot, meter: Meter) -> LocalActor:
+    """Load a worker's own copy of the policy, which must turn out to be the run's."""
+    assert settings.policy is not None
     spec = BenchmarkSpec.from_wire(settings.spec)
     meter.enter(Phase.LOAD)
     try:

@@ -112,6 +112,38 @@ def peak_memory(pid: int) -> int:
     return kernel_bytes(Path(f"/proc/{pid}/status"), "VmHWM")
 
 
+def bond_of(pid: int) -> str | None:
+    """Return what a process holds that a second one like it may not get, in words; `None`: nothing of the kind.
+
+    A GPU has memory of its own, a server may take one connection only, a port is one's own, and what a child does
+    nobody knows.
+    """
+    folder = Path(f"/proc/{pid}/fd")
+    try:
+        held = [str(entry.readlink()) for entry in folder.iterdir()]
+        children = [task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return "ended"
+    if any(name.startswith(_DEVICES) for name in held):
+        return "a GPU"
+    if {name for name in held if name.startswith("socket:")} & _connections(pid):
+        return "connections of its own"
+    return "processes of its own" if any(text.strip() for text in children) else None
+
+
+_DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/accel")
+
+
+def _connections(pid: int) -> set[str]:
+    """Return the network's sockets that there are, as descriptors name them."""
+    found = set()
+    for kind in ("tcp", "tcp6", "udp", "udp6"):
+        with contextlib.suppress(OSError, IndexError):
+            lines = Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
+            found |= {f"socket:[{line.split()[9]}]" for line in lines}
+    return found
+
+
 _TICK = 0.1
 _MOST_BYTES = 16 << 20
 

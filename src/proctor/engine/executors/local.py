@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import selectors
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.config.settings import Settings
+from proctor.engine.copies import CallMeter, HostLoad, Room, choose_copies
 from proctor.engine.dispatch import SHORT_EPISODE, Dispatch
+from proctor.engine.executors.policy_hosts import PolicyHosts
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
-from proctor.engine.handles import Host, HostHandle, HostThread, WorkerHandle, WorkerRecipe
+from proctor.engine.handles import Host, HostThread, WorkerHandle, WorkerRecipe
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.preparation import PreparedRun
 from proctor.engine.process import NO_ROOM
@@ -27,8 +28,8 @@ from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
 from proctor.files import reason
-from proctor.machine.processes import cpu_seconds, describe_exit
-from proctor.machine.resources import usable_cores
+from proctor.machine.processes import bond_of, cpu_seconds, peak_memory
+from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
@@ -86,6 +87,7 @@ class RunOrder:
         recipe: how a worker starts.
         feed: episodes that arrive while it runs, where not all are known at the start.
         warm: where processes are kept that can be used again.
+        copying: how a worker starts that has a copy of the policy; `None` where it cannot have one.
         trajectories: gives the packed actions of an episode, where stored ones are played and no policy is asked.
     """
 
@@ -98,6 +100,7 @@ class RunOrder:
     recipe: WorkerRecipe
     feed: Feed | None = None
     warm: WarmProcesses | None = None
+    copying: WorkerRecipe | None = None
     trajectories: Callable[[EpisodeKey], bytes] | None = None
 
     def dispatch(self, ledger: Ledger, rules: StopRules | None) -> Dispatch:
@@ -127,6 +130,19 @@ class RunOrder:
             self.directory.recording(episode.key) if self.settings.eval.recording else None,
         )
 
+    @property
+    def may_be_copied(self) -> bool:
+        """Whether copies of the policy may be made while it runs, by what its calls turn out to take."""
+        policy = self.prepared.policy
+        settled = policy.settings.placement != "auto" or policy.spec.on_gpu or policy.spec.lanes > 1
+        processes = [host for host in policy.hosts if host.cost is None]
+        return len(processes) == len(policy.hosts) == 1 and not settled and self.warm is None and self.feed is None
+
+    @property
+    def mean_limit(self) -> int:
+        """The most steps that an episode takes, on average over those that are to run."""
+        return self.pending.most_steps // max(1, len(self.pending))
+
     def trajectory(self, episode: Episode) -> bytes:
         """Return the stored actions with which an episode is to be run; empty: with those of the policy."""
         return b"" if self.trajectories is None else self.trajectories(episode.key)
@@ -150,7 +166,6 @@ class Coordinator:
         hosts: Sequence[Host] = (),
     ) -> None:
         self._order, self._interrupts = order, context.interrupts
-        self._hosts = list(hosts)
         self._dispatch = order.dispatch(ledger, rules)
         self._publisher = Publisher(self._dispatch, ledger, context.watcher)
         self._autoscaler = WorkerAutoscaler(*order.workers, usable_cores(), order.prepared.on_gpu)
@@ -159,14 +174,17 @@ class Coordinator:
         self._next_number = 0
         self._cut_short: list[RunningEpisode] = []
         self._stop_deadline = float("inf")
-        self._startup = sum(host.startup for host in hosts)
+        self._startup = 0.0
         self._steps_of_the_gone = 0
         self._cores_of_the_gone = 0.0
         self._selector = selectors.DefaultSelector()
+        self._hosts = PolicyHosts(hosts, self._dispatch, self._selector, self._workers.values)
+        self._recipe = order.recipe
+        self._calls = CallMeter() if order.may_be_copied else None
 
     def serve_live(self, host: HostThread) -> None:
         """Use a live policy of this process, which blames this coordinator when it fails."""
-        self._hosts = [host]
+        self._hosts.serve_live(host)
 
     def blame(self, error: RunError) -> None:
         """Take a live policy's error from its thread; the loop sees it at its next turn."""
@@ -176,9 +194,11 @@ class Coordinator:
     def run(self) -> Ending:
         """Run to the end, whatever that is, and leave no child behind."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
-        for host in self._hosts:
-            self._watch_host(host)
+        self._hosts.begin()
         try:
+            self._fill()
+            if (early := self._order.prepared.policy.early) is not None:
+                early.close(0.0)  # those that nobody has taken
             while True:
                 # Hand out before committing: a worker must not wait for the disk.
                 self._fill()
@@ -195,7 +215,7 @@ class Coordinator:
         finally:
             self._shut_down()
         stopped_by = self._interrupts.first if self._dispatch.interrupted else None
-        return Ending(stopped_by, self._dispatch.error, self._startup)
+        return Ending(stopped_by, self._dispatch.error, self._startup + self._hosts.startup)
 
     # Handing out.
 
@@ -210,7 +230,7 @@ class Coordinator:
         while len(self._at_work()) < self._autoscaler.target and self._start_worker():
             pass
         # One ahead, but only of short episodes: the last long ones must be shared evenly.
-        if self._dispatch.tally.mean_episode() < SHORT_EPISODE:
+        if self._dispatch.tally.mean_episode() < SHORT_EPISODE and not self._hosts.several:
             for worker in self._workers.values():
                 if len(worker.assigned) == 1 and self._dispatch.waiting > self._autoscaler.target:
                     self._assign(worker)
@@ -231,10 +251,13 @@ class Coordinator:
             return
         episode = self._dispatch.take(worker.held_task)
         if episode is not None:
+            if self._hosts.several and not worker.assigned:
+                self._hosts.share_out(worker)
             self._give(worker, episode)
 
     def _start_worker(self) -> bool:
-        episode = self._dispatch.take(None)
+        early = self._order.prepared.policy.early
+        episode = self._dispatch.take(None if early is None else early.next_task)
         if episode is None:
             return False
         try:
@@ -251,9 +274,11 @@ class Coordinator:
         return True
 
     def _new_worker(self) -> WorkerHandle:
-        what = self._next_number, self._order.recipe, self._least_busy_host()
-        worker = self._order.warm.worker(*what) if self._order.warm is not None else None
-        return WorkerHandle(*what) if worker is None else worker
+        what = self._next_number, self._recipe, self._next_host()
+        for pool in (self._order.prepared.policy.early, self._order.warm):
+            if pool is not None and (worker := pool.worker(*what)) is not None:
+                return worker
+        return WorkerHandle(*what)
 
     def _give(self, worker: WorkerHandle, episode: Episode) -> None:
         worker.give(episode, *self._order.sinks(episode), self._order.trajectory(episode))
@@ -275,9 +300,8 @@ class Coordinator:
         else:
             self._dispatch.end(RunError(f"{words}. {NO_ROOM[error.errno or 0]}, then run it again."))
 
-    def _least_busy_host(self) -> Host | None:
-        served = Counter(id(worker.host) for worker in self._workers.values())
-        return min(self._hosts, key=lambda host: served[id(host)], default=None)
+    def _next_host(self) -> Host | None:
+        return None if self._recipe.policy is not None else self._hosts.least_busy()
 
     # What workers say.
 
@@ -296,6 +320,11 @@ class Coordinator:
                 self._startup += message["startup"]
             case "done":
                 self._on_done(worker, EpisodeRecord(**message["record"]))
+            case "copied":
+                worker.own_copy(self._recipe)
+                self._hosts.retire_unused()
+            case "no_copy":
+                self._do_without_copies(message["reason"])
             case "simulator_error":
                 worker.verdict = message["reason"]
             case "policy_lost":
@@ -364,37 +393,48 @@ class Coordinator:
             if source in self._selector.get_map():
                 self._selector.unregister(source)
 
-    # The hosts.
+    # Where the policy runs.
 
-    def _watch_host(self, host: Host) -> None:
-        if not isinstance(host, HostHandle):
+    def _consider_copies(self) -> None:
+        """See whether copies of the policy would finish the run sooner than the one host that it began with."""
+        host = self._hosts.alone
+        if self._calls is None or host is None or self._dispatch.is_ending:
             return
-        self._selector.register(host.child.channel, selectors.EVENT_READ, lambda: self._on_host_messages(host))
-        self._selector.register(host.child.pidfd, selectors.EVENT_READ, lambda: self._on_host_death(host))
-
-    def _on_host_messages(self, host: HostHandle) -> None:
-        for message in host.child.channel.receive_all():
-            if message["type"] in ("policy_error", "policy_gone", "load_error", "changed"):
-                self._dispatch.end(as_error(message))
-            elif message["type"] == "ready":
-                self._startup += message["startup"]
-            elif message["type"] == "closed":
-                self._unwatch(host.child.channel)
-                host.child.kill()
-
-    def _on_host_death(self, host: HostHandle) -> None:
-        self._on_host_messages(host)  # its last words may say whose fault it was
-        self._unwatch(host.child.channel, host.child.pidfd)
-        code = host.child.reap()
-        ending = host.verdict or f"the policy's process {describe_exit(code)}"
-        if not self._dispatch.lose_host(ending, str(host.recipe.log)):
+        cost = self._calls.look(HostLoad(now(), *host.answered(), self._steps()))
+        if cost is None:
             return
-        another = host.again()
-        self._hosts[self._hosts.index(host)] = another
-        self._watch_host(another)
-        for worker in self._workers.values():
-            if worker.host is host:
-                worker.serve_by(another)
+        workers, pid = len(self._at_work()), host.child.process.pid
+        memory = max(1, peak_memory(pid))
+        room = Room(
+            workers,
+            usable_cores(),
+            host.startup,
+            available_memory() // 2 // memory,
+            self._order.copying is not None,
+        )
+        copies = choose_copies(cost, self._dispatch.waiting * self._order.mean_limit, room)
+        if copies == 1:
+            return  # the next window may say otherwise
+        self._calls = None
+        if (bond := bond_of(pid)) is not None:
+            self._dispatch.tell(f"the policy is asked in one process, because it has {bond}")
+            return
+        what = f"a call of the policy takes {cost.act * 1e3:.3g} ms"
+        if self._order.copying is not None and copies == workers:
+            self._dispatch.tell(f"{what}: every worker loads a copy of its own")
+            self._recipe = self._order.copying
+            self._autoscaler.be_content(self._autoscaler.target)  # each more would load it again
+            for worker in self._at_work():
+                worker.load_copy(self._recipe)
+        else:
+            self._dispatch.tell(f"{what}: {copies} processes answer for it")
+            self._hosts.grow(copies)
+
+    def _do_without_copies(self, reason: str) -> None:
+        """Go on with the host where it is needed: the policy could not be loaded a second time."""
+        if self._recipe.policy is not None:
+            self._recipe = self._order.recipe
+            self._dispatch.tell(f"workers ask the one process that has the policy: {reason}")
 
     # Signals and time.
 
@@ -411,9 +451,8 @@ class Coordinator:
             return
         for worker in self._workers.values():
             worker.kill_if_hung(self._order.settings.limits)
-        for host in self._hosts:
-            asked = any(worker.host is host and worker.asks for worker in self._workers.values())
-            host.kill_if_hung(self._order.settings.limits, asked)
+        self._hosts.look(self._order.settings.limits)
+        self._consider_copies()
         self._show()
 
     def _is_over(self) -> bool:
@@ -431,20 +470,22 @@ class Coordinator:
         # Of those that have not begun there is nothing to tell.
         return [one for one in found if one is not None and one.steps]
 
+    def _steps(self) -> int:
+        return self._steps_of_the_gone + sum(worker.steps for worker in self._workers.values())
+
     def _show(self) -> None:
-        steps = self._steps_of_the_gone + sum(worker.steps for worker in self._workers.values())
+        steps = self._steps()
         if not self._autoscaler.settled:
             self._autoscaler.look(self._load(steps))
         self._dispatch.workers = self._autoscaler.target
         self._publisher.show(steps, self._busy(), self._running())
 
     def _load(self, steps: int) -> WorkerLoad:
-        children = [worker.child for worker in self._workers.values()]
-        children += [host.child for host in self._hosts if host.child is not None]
+        used = sum(cpu_seconds(worker.child.process.pid) for worker in self._workers.values())
         return WorkerLoad(
             now(),
             steps,
-            core_seconds=self._cores_of_the_gone + sum(cpu_seconds(child.process.pid) for child in children),
+            core_seconds=self._cores_of_the_gone + used + self._hosts.core_seconds(),
             working=sum(worker.steps > 0 for worker in self._at_work()),
             waiting=self._dispatch.waiting,
         )
@@ -456,9 +497,8 @@ class Coordinator:
         complete = not self._dispatch.is_ending
         if self._order.warm is not None and complete:
             self._order.warm.keep_workers([one for one in self._at_work() if not one.assigned])
-            self._order.warm.keep_hosts([host for host in self._hosts if isinstance(host, HostHandle)])
+            self._order.warm.keep_hosts(self._hosts.hand_over())
             self._workers = {number: one for number, one in self._workers.items() if one.assigned or one.retiring}
-            self._hosts = [host for host in self._hosts if not isinstance(host, HostHandle)]
         workers = list(self._workers.values())
         for worker in workers:
             if complete and not worker.assigned:
@@ -469,8 +509,7 @@ class Coordinator:
         for worker in workers:
             worker.child.reap(max(0.01, deadline - now()))
         self._workers.clear()
-        for host in self._hosts:
-            host.stop(POLITE_SECONDS if complete else 0.0)
+        self._hosts.stop(POLITE_SECONDS if complete else 0.0)
         for worker in workers:
             worker.slot.close()
         self._selector.close()

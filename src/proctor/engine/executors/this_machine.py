@@ -59,7 +59,9 @@ class ThisMachine:
     def prepare(self, context: RunContext, stored: Identity | None) -> PreparedMachine:
         """Load the policy and find a renderer."""
         _, interrupts, watcher = context
-        return PreparedMachine(self, self.preparation.prepare(interrupts, watcher.note, stored))
+        return PreparedMachine(
+            self, self.preparation.prepare(interrupts, watcher.note, stored, build_meanwhile=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class PreparedMachine:
             workers=workers,
             prepared=prepared,
             recipe=machine.preparation.recipe(prepared),
+            copying=machine.preparation.copying(prepared),
             feed=machine.feed,
             warm=machine.warm,
         )
