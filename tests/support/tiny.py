@@ -150,6 +150,8 @@ class TinySimulator:
             case "orphan":
                 if os.fork() == 0:
                     time.sleep(3600)
+            case "nothing":
+                pass
             case "print":
                 print("a simulator says hello", flush=True)  # noqa: T201
             case _:

@@ -282,3 +282,15 @@ class Slow(Thoughtful):
     ) -> Actions:
         time.sleep(self._seconds)
         return super().act(windows, memories, generators)
+
+
+class Expectant(Thoughtful):
+    """Thoughtful, and loaded only when a file is there; see `aside`."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        deadline = time.monotonic() + 60
+        while not _path(file).exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{file} never came")
+            time.sleep(0.01)

@@ -260,13 +260,18 @@ class Worker:
         self._channel.send({"type": "ready", "startup": now() - settings.spawned})
 
     def _build(self, episode: Episode) -> bool:
-        """Build a simulator before anybody wants it. What fails will fail again, and be told then."""
+        """Build a simulator before anybody wants it. Of what fails nobody hears who has not given it work yet."""
         try:
             self._player.build(episode)
-        except BaseException:
-            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+        except BaseException as error:
+            self._tell_failure(error)
             return False
         return True
+
+    def _tell_failure(self, error: BaseException) -> None:
+        print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
+        reason = keep_end(self._player.describe(error), 2000)
+        self._channel.send({"type": "simulator_error", "reason": reason})
 
     def _ask(self, host_bell: int) -> None:
         """Ask the host behind this bell from now on."""
@@ -304,13 +309,12 @@ class Worker:
             self._channel.send({"type": "video_error", "message": str(error)})
         except BaseException as error:  # a simulator that calls sys.exit has failed like any other
             # The simulator's state is unknown now: this process ends and another takes its place.
-            print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
             if self._meter.phase == Phase.ACT:
+                print(traceback.format_exc(), flush=True)  # noqa: T201 - goes to this worker's log
                 fault = PolicyError(f"the policy failed: {described(error)}")
                 self._channel.send(policy_fault(fault))
             else:
-                reason = keep_end(self._player.describe(error), 2000)
-                self._channel.send({"type": "simulator_error", "reason": reason})
+                self._tell_failure(error)
             return False
         else:
             self._channel.send({"type": "done", "record": record.to_wire()})
