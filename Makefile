@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
-  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training check venv format clean
+  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -85,6 +85,14 @@ benchmark-evaluator:  ## the second evaluation of a live policy against the firs
 
 benchmark-training:  ## how long training waits for the evaluations beside it
 	@lerobot=$$($(LEROBOT_ENV)) && PYTHONPATH=$(CURDIR)/src $$lerobot benchmarks/training_waits.py
+
+bench: $(VENV)/.installed-dev  ## every speed that the README claims, against peers and limits, in a quiet hour
+	@scripts/ensure-gl $(PY)
+	$(PY) benchmarks/suite.py --lerobot=$$($(LEROBOT_ENV)) --libero=$$($(LIBERO_ENV))
+
+bench-full: $(VENV)/.installed-dev  ## the whole matrix
+	@scripts/ensure-gl $(PY)
+	$(PY) benchmarks/suite.py --full --lerobot=$$($(LEROBOT_ENV)) --libero=$$($(LIBERO_ENV))
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

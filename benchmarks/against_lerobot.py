@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from figures import report
 
 EPISODES = 2
 LONGER = {10: 8, 50: 16, 100: 16}
@@ -200,12 +202,20 @@ def compare(checkpoint: Path, steps: int, batch: int, scratch: Path) -> bool:
     same = sum(a == b for a, b in zip(theirs.successes, ours[0].successes, strict=True))
     off = max(abs(a - b) / max(1.0, abs(a)) for a, b in zip(theirs.rewards, ours[0].rewards, strict=True))
     print(f"  outcomes: {same}/{EPISODES} successes agree, rewards differ by at most {off:.1e} (relative)")
-    print(f"  whole commands: {whole[0]:.1f}x to {whole[-1]:.1f}x; CPU {theirs.cpu / ours[0].cpu:.1f}x")
-    print(f"  episodes alone: {alone[0]:.1f}x to {alone[-1]:.1f}x")
+    what = f"against lerobot-eval, n_action_steps={steps}"
+    report(f"whole commands of {EPISODES} episodes {what}", whole)
+    report(f"CPU time of whole commands {what}", [theirs.cpu / one.cpu for one in ours])
+    report(f"{EPISODES} episodes alone {what}", alone)
     for one in longer:
         show(f"{LONGER[steps]} eps.", one)
     rates = sorted(steps_per_second(one) / steps_per_second(theirs) for one in longer)
-    print(f"  steps a second: {rates[0]:.1f}x and {rates[-1]:.1f}x (aim: {AIMS[steps]}x)", flush=True)
+    own, peer = statistics.median(map(steps_per_second, longer)), steps_per_second(theirs)
+    report(
+        f"steps a second over {LONGER[steps]} episodes {what}",
+        rates,
+        goal=AIMS[steps],
+        absolute=f"{own:.1f} against {peer:.1f} steps/s",
+    )
     return rates[0] >= AIMS[steps]
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from figures import report
 from trivial import TrivialEnv, decide
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
@@ -76,15 +77,8 @@ def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], g
         else:
             own = ours()
             pairs.append((own, theirs()))
-    ratios = sorted(a / b for a, b in pairs)
-    quartiles = statistics.quantiles(ratios, n=4)
-    print(
-        f"  {name}: {statistics.median(a for a, _ in pairs):,.0f} against "
-        f"{statistics.median(b for _, b in pairs):,.0f} steps/s; ratio {statistics.median(ratios):.2f} "
-        f"(quartiles {quartiles[0]:.2f} to {quartiles[2]:.2f}, range {ratios[0]:.2f} to {ratios[-1]:.2f}, "
-        f"{ROUNDS} rounds), goal {goal:g}",
-        flush=True,
-    )
+    own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
+    report(name, [a / b for a, b in pairs], goal=goal, absolute=f"{own:,.0f} against {peer:,.0f} steps/s")
 
 
 def gymnasium_pace(n_envs: int, chunk: int, seconds: float = 4.0) -> float:

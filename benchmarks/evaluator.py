@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from figures import report
 
 _IMPORT = re.compile(r"import time: +(\d+) \|")
 
@@ -105,7 +106,7 @@ def main() -> None:
                 f"{first:.2f} s, second {second:.2f} s, third {third:.2f} s; ratio {first / second:.1f}"
                 + ("" if pair else " (not counted: this process imports too)")
             )
-    print(f"ratio: {statistics.median(ratios):.1f} (of {len(ratios)}: {min(ratios):.1f} to {max(ratios):.1f})")
+    report("the first evaluation of a live policy against the second, without imports", ratios)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from proctor.benchmarks.libero.simulator import LiberoSimulator
 
+from figures import report
+
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.engine.meter import Meter
@@ -107,10 +109,10 @@ def compare(benchmark: Libero, rounds: int) -> None:
         chunks.append(ten)
     simulator.close()
     ratios = sorted(one / ten for one, ten in zip(always, chunks, strict=True))
-    print(
-        f"{task.group} {task.task_id}: drawing every step {statistics.median(always):.1f} ms, "
-        f"every {CHUNK}th {statistics.median(chunks):.1f} ms CPU a step; "
-        f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f} in {rounds} rounds)"
+    report(
+        f"{task.group} {task.task_id}, drawing every {CHUNK}th step against every step",
+        ratios,
+        absolute=f"{statistics.median(chunks):.1f} against {statistics.median(always):.1f} ms CPU a step",
     )
 
 

@@ -10,12 +10,13 @@ processes, import what they need and build their simulators; they take turns.
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
+
+from figures import report
 
 from proctor.benchmarks.metaworld.tasks import MT10
 from proctor.config.load import build_settings
@@ -87,10 +88,7 @@ def main() -> None:
             ours, limit = recorded_rate(wanted), bare_rate(wanted)
         ratios.append(ours / limit)
         print(f"{ours:.1f} demonstrations/s recorded, {limit:.1f} played by bare processes: {ours / limit:.2f}")
-    print(
-        f"{len(MT10) * wanted} demonstrations, dataset included: {statistics.median(ratios):.2f} of the "
-        f"simulators' limit ({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+    report(f"{len(MT10) * wanted} demonstrations, dataset included, against bare processes that play", ratios)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from pathlib import Path
 
 os.environ.setdefault("MUJOCO_GL", "disable")
 
+from figures import report
+
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, PolicyView, run_episode
@@ -63,12 +65,11 @@ def measure(benchmark: MetaWorld, policy: Policy, episodes: int) -> None:
             simulator.close()
         for table in tables:
             table.__exit__(None, None, None)
-    spread = statistics.quantiles(ratios, n=4)
-    print(
-        f"{type(policy).__name__}: {len(ratios)} episodes, CPU time with against without: median "
-        f"{statistics.median(ratios):.3f} (quartiles {spread[0]:.3f} to {spread[2]:.3f}); "
-        f"{statistics.mean(kept):,.0f} bytes an episode of {statistics.mean(steps):.0f} steps, "
-        f"{sum(kept) / sum(steps):.1f} a step"
+    report(
+        f"CPU time with stored actions against without, {type(policy).__name__}",
+        statistics.quantiles(ratios, n=4),
+        absolute=f"quartiles of {len(ratios)} episodes; {statistics.mean(kept):,.0f} bytes an episode of "
+        f"{statistics.mean(steps):.0f} steps",
     )
 
 

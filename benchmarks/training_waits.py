@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from figures import report
+
 TIMES = "times.json"
 
 
@@ -129,14 +131,16 @@ def main() -> None:
             f"--dataset.root={folder / 'demonstrations'}", *env, "--eval.n_episodes=20",
             f"--steps={arguments.steps}", "--batch_size=128", f"--save_freq={every}",
         ]  # fmt: skip
+        ratios = []
         for number in range(arguments.pairs):
             ratio, alone, beside = measure(folder, flags, every, number)
-            report(ratio, alone, beside)
+            ratios.append(ratio)
+            show(alone, beside)
+    report("pace of a training with evaluations beside it against without", ratios)
 
 
-def report(ratio: float, alone: Pace, beside: Pace) -> None:
+def show(alone: Pace, beside: Pace) -> None:
     """Print what a pair showed."""
-    sys.stdout.write(f"pace with evaluations: {ratio:.2f} of the pace without\n")
     for name, pace in (("without", alone), ("with", beside)):
         gaps = pace.gaps()
         sys.stdout.write(
