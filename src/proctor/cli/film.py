@@ -43,7 +43,10 @@ class FilmFlags:
 
     run: Annotated[Path | None, Locates("given"), "run directory or bundle; the first word is taken for it"] = None
     only: Annotated[str, "TASK, TASK:7 or TASK:0-4, a comma list; further words are taken for it"] = ""
-    which: Annotated[Kind, "where none are named, which episodes"] = "failures"
+    which: Annotated[
+        Kind,
+        "where none are named, which; missing: those that --eval.video of the run asked for and that have none",
+    ] = "failures"
     fps: Annotated[int, AtLeast(1), AtMost(1000), "most frames a second; it plays in real time"] = 30
     output_dir: Annotated[Path | None, Locates("given"), "put videos/ there, and leave the run alone"] = None
     workers: Annotated[int, AtLeast(0), AtMost(10_000), "simulator workers; 0: as for a run"] = 0
@@ -68,7 +71,7 @@ def _film(given: Given[FilmFlags]) -> int:
             def work() -> Replay:
                 return film(run, plan, settings, target, watcher, interrupts, say)
 
-            replay = film_into_run(run, work) if own.output_dir is None else work()
+            replay = film_into_run(run, work).replay if own.output_dir is None else work()
     for one in replay.differing[:MOST_LINES]:
         console.print(Text(f"{one} (no video: it would show another episode)"), soft_wrap=True)
     words = f"{count(len(replay.filmed), 'video')} in {target / 'videos'}"
