@@ -169,6 +169,7 @@ MAY_CHANGE = {
         "n_episodes",
         "batch_size",
         "use_async_envs",
+        "video",
         "max_episodes_rendered",
         "video_fps",
         "recording",

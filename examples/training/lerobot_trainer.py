@@ -40,7 +40,7 @@ class Evaluations:
                 n_episodes=cfg.eval.n_episodes,
                 seed=cfg.seed if cfg.seed is not None else 1000,
                 env=env,
-                settings={"eval": {"max_episodes_rendered": 1}},
+                settings={"eval": {"video": 1}},
             )
         yield self._evaluator
 

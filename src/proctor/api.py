@@ -19,6 +19,7 @@ from proctor.files import clip
 from proctor.machine.scratch import scratch_folder
 from proctor.policies.live import named_settings, prepare
 from proctor.policies.protocol import LivePolicy
+from proctor.replay.run_films import film_run
 from proctor.report.console import PatientConsole
 from proctor.report.display import make_display
 from proctor.report.summary import write_run_report
@@ -208,7 +209,7 @@ def _evaluate_tree(tree: dict[str, Any], live: LivePolicy | None, warm: WarmProc
     settings = build_settings(tree)
     watcher = make_display(PatientConsole(), settings)
     with Trackers(settings, watcher.note) as trackers:
-        evaluation = evaluate_settings(settings, [watcher, trackers], live, warm)
+        evaluation = film_run(evaluate_settings(settings, [watcher, trackers], live, warm), settings, watcher)
         trackers.conclude(evaluation)
     report = write_run_report(evaluation)
     if report.problem is not None:

@@ -283,6 +283,8 @@ class Evaluation:
     error: ProctorError | None = None
     recorded: int = 0
     """How many episodes the run's dataset has; 0 where nothing is recorded."""
+    unfilmed: int = 0
+    """How many videos it was to have and does not, where they were to be made after its last episode."""
 
     @property
     def directory(self) -> Path:

@@ -199,3 +199,25 @@ class BenchmarkSpec:
                 "action_high": bound(wire["action_high"]),
             }
         )
+
+
+@dataclass(frozen=True)
+class VideoChoice:
+    """Which episodes have videos: the first so many of every task, and failures. Of errors there are none."""
+
+    first: int = 0
+    failures: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.failures)
+
+    def may_have(self, index: int) -> bool:
+        """Whether an episode that has not ended may be one of them."""
+        return self.failures or index < self.first
+
+    def has(self, index: int, success: bool | None) -> bool:
+        """Whether an episode that came to this is one of them."""
+        return index < self.first or (self.failures and success is False)
+
+
+NO_VIDEOS = VideoChoice()

@@ -23,6 +23,8 @@ from proctor.config.load import build_settings, settings_from_flags
 from proctor.config.registry import benchmark_path
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import NoPicturesError, UsageError
+from proctor.events import Watcher
+from proctor.replay.run_films import film_run
 from proctor.report.console import PatientConsole
 from proctor.report.summary import print_summary
 from proctor.results import Evaluation
@@ -46,7 +48,8 @@ def tree(output_dir: Path, task: str, policy: str = "random", workers: int = 1, 
 
 
 def run(output_dir: Path, task: str, policy: str = "random", workers: int = 1, **changes: Any) -> Evaluation:
-    evaluation = evaluate_settings(build_settings(tree(output_dir, task, policy, workers, **changes)))
+    settings = build_settings(tree(output_dir, task, policy, workers, **changes))
+    evaluation = film_run(evaluate_settings(settings), settings, Watcher())
     assert evaluation.error is None, evaluation.error
     assert all(record.status == "finished" for record in evaluation.records), evaluation.records
     return evaluation

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
+from proctor.config.combinations import chosen_videos
 from proctor.config.load import SECTIONS, build_settings, known_names, section_classes, settings_from_flags
 from proctor.config.plain_values import to_plain
-from proctor.config.settings import EvalConfig, LimitSettings, PolicySettings, Settings
+from proctor.config.settings import MOST_EPISODES, EvalConfig, LimitSettings, PolicySettings, Settings
 from proctor.errors import EXIT_USAGE, UsageError
 from proctor.policies.python import PythonPolicySettings
 from proctor.store.run_directory import RunDirectory
+from proctor.types import NO_VIDEOS, VideoChoice
 
 BASE = ("--policy.type=zero", "--env.type=metaworld", "--env.task=reach-v3")
 
@@ -66,7 +68,6 @@ def test_flags_become_typed_settings_of_the_benchmark_and_the_policy() -> None:
 def test_the_defaults_are_lerobots() -> None:
     found = settings_from_flags(BASE)
     assert (found.seed, found.eval.n_episodes, found.eval.batch_size) == (1000, 50, 0)
-    assert found.eval.max_episodes_rendered == 0
     assert isinstance(found.env, MetaWorldSettings)
     assert (found.env.camera_name, found.env.observation_height, found.env.observation_width) == (
         "corner2",
@@ -362,6 +363,51 @@ def test_resuming_from_a_directory_without_a_run_is_refused(tmp_path: Path) -> N
     assert "no run" in message
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--eval.video=failures"], VideoChoice(failures=True)),
+        (["--eval.video=all"], VideoChoice(MOST_EPISODES)),
+        (["--eval.video=3"], VideoChoice(3)),
+        (["--eval.max_episodes_rendered=3"], VideoChoice(3)),
+        (["--eval.max_episodes_rendered=3", "--eval.video=3"], VideoChoice(3)),
+        (["--eval.max_episodes_rendered=0", "--eval.video=none"], NO_VIDEOS),
+        ([], NO_VIDEOS),
+    ],
+)
+def test_one_setting_says_what_is_filmed_and_lerobots_name_is_the_number(
+    given: list[str], meant: VideoChoice
+) -> None:
+    found = settings_from_flags([*BASE, *given]).eval
+    assert chosen_videos(found) == meant
+    assert found.max_episodes_rendered is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--eval.video=failure"], "Did you mean 'failures'"),
+        (["--eval.video=-1"], "must be failures, all, none, or a number"),
+        (["--eval.max_episodes_rendered=-1"], "--eval.max_episodes_rendered=-1: must be at least 0"),
+        (["--eval.video=failures", "--eval.max_episodes_rendered=3"], "LeRobot's name for --eval.video=3"),
+        (["--eval.video=none", "--eval.max_episodes_rendered=3"], "Give one of them"),
+    ],
+)
+def test_a_choice_of_videos_that_is_none_or_two_is_refused(given: list[str], words: str) -> None:
+    assert words in complaint(*BASE, *given)
+
+
+def test_a_flag_holds_above_what_the_run_was_asked_to_film_by_either_name(tmp_path: Path) -> None:
+    written(tmp_path, settings_from_flags([*BASE, "--eval.video=failures"]))
+    for flag in ("--eval.max_episodes_rendered=2", "--eval.video=2"):
+        assert settings_from_flags([f"--resume={tmp_path}", flag]).eval.video == "2"
+    assert settings_from_flags([f"--resume={tmp_path}"]).eval.video == "failures"
+    (tmp_path / "lerobots.yaml").write_text("eval: {max_episodes_rendered: 10}")
+    given = [*BASE, f"--config_path={tmp_path / 'lerobots.yaml'}"]
+    assert settings_from_flags(given).eval.video == "10"
+    assert settings_from_flags([*given, "--eval.video=none"]).eval.video == "none"
+
+
 def test_resuming_one_directory_into_another_is_refused(tmp_path: Path) -> None:
     written(tmp_path, settings_from_flags(BASE))
     assert "--output_dir" in complaint(f"--resume={tmp_path}", "--output_dir=/elsewhere")
@@ -371,6 +417,8 @@ _CHOICES = {
     "stop_when": ("none", "ci<=0.05"),
     "until_better_than": ("none", "/runs/another"),
     "recording_repo_id": (None,),
+    "video": ("failures", "all", "none", "3"),
+    "max_episodes_rendered": (None,),  # it would be the same as video, or contradict it
     "only_success": (False,),  # it needs a recording
     "demonstrations": (0,),
     "noise": ("0", "0,0.1,0.5"),

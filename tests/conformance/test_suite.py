@@ -37,7 +37,7 @@ def test_a_sound_benchmark_passes_every_check() -> None:
         **dict.fromkeys(results, "passed"),
         "after the end": "skipped",  # random actions succeed before the step limit
     }
-    assert len(results) == 20
+    assert len(results) == 21
     short = check("sound_benchmark.py:Sound", env={"max_steps": 30})
     assert short["after the end"].state == "passed"
     assert short["after success"].state == short["other tasks"].state == "skipped"
@@ -49,6 +49,16 @@ def test_a_benchmark_need_not_tell_success_nor_have_prompts_nor_frames() -> None
     assert results["frames"].text == "it cannot be filmed: there is no camera"
     assert results["tasks"].state == "note"
     assert results["after the end"].state == "passed"
+
+
+def test_it_is_told_whether_episodes_can_be_replayed() -> None:
+    sound = check("sound_benchmark.py:Sound", steps=8)["replay"]
+    assert (sound.state, "it can be filmed after its run" in sound.text) == ("passed", True)
+    keeps = check("unrepeatable.py:Keeps", env={"task": "a"}, steps=8)["replay"]
+    assert (keeps.state, "replays = False" in keeps.remedy) == ("note", True)
+    assert "'two processes' fails" in keeps.text
+    says = check("unrepeatable.py:SaysSo", env={"task": "a"}, steps=8)["replay"]
+    assert (says.state, "as replays = False says" in says.text) == ("note", True)
 
 
 def test_a_benchmark_that_clips_actions_may_say_so() -> None:

@@ -375,7 +375,7 @@ def test_a_policy_on_two_gpus_gets_a_shard_on_each(tmp_path: Path) -> None:
 def test_the_merged_run_keeps_the_users_settings_and_can_be_finished_by_one_process(sharded: Path) -> None:
     config = yaml.safe_load((sharded / "config.yaml").read_text())
     assert config["eval"]["num_shards"] == 1
-    assert config["eval"]["max_episodes_rendered"] == 0
+    assert config["eval"]["video"] == "none"
     done = run_cli("eval", f"--resume={sharded}", "--eval.n_episodes=2", "--display=none")
     assert done.returncode == 0, done.stderr
     assert len(digests(sharded)) == 6

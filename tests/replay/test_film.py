@@ -35,7 +35,8 @@ def videos(run: Path) -> dict[str, Path]:
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that filmed everything while it went on."""
     path = tmp_path_factory.mktemp("filmed") / "run"
-    run_tiny(path, task="a,b", env={"max_steps": 12}, eval={"max_episodes_rendered": 4, "video_fps": 10})
+    ways = {"use_async_envs": False, "video": "all", "video_fps": 10}
+    run_tiny(path, task="a,b", env={"max_steps": 12}, eval=ways)
     return path
 
 
@@ -129,17 +130,19 @@ def test_meta_world_is_filmed_from_any_camera_and_in_any_size(tmp_path: Path) ->
         "policy": {"type": "random"},
         "env": {"type": "metaworld", "task": "reach-v3", "episode_length": 9, "visualization_width": 64,
                 "visualization_height": 48},
-        "eval": {"n_episodes": 1, "max_episodes_rendered": 1},
+        "eval": {"n_episodes": 1, "max_episodes_rendered": 1, "store_actions": False},
         "output_dir": str(tmp_path / "run"),
         "display": "none",
     }  # fmt: skip
     evaluate_settings(build_settings(tree))
+    tree |= {"eval": {"n_episodes": 1}, "output_dir": str(tmp_path / "again")}
+    evaluate_settings(build_settings(tree))
     (during,) = videos(tmp_path / "run").values()
-    assert run_cli("film", str(tmp_path / "run"), f"--output_dir={tmp_path / 'same'}").returncode == 0
+    assert run_cli("film", str(tmp_path / "again"), f"--output_dir={tmp_path / 'same'}").returncode == 0
     (after,) = videos(tmp_path / "same").values()
     assert all((one == other).all() for one, other in zip(frames(during), frames(after), strict=True))
     words = ["--env.camera_name=topview", "--env.visualization_width=32"]
-    done = run_cli("film", str(tmp_path / "run"), f"--output_dir={tmp_path / 'top'}", *words)
+    done = run_cli("film", str(tmp_path / "again"), f"--output_dir={tmp_path / 'top'}", *words)
     assert done.returncode == 0, done.stderr
     (other,) = videos(tmp_path / "top").values()
     assert frames(other)[0].shape == (48, 32, 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from proctor.errors import UsageError
 from proctor.report.card import Listing, outcomes_hash, write_card
 from proctor.results import ScoredRun
 from proctor.stats.intervals import wilson
+from proctor.store.bundles import bundle_hash, content_hash, opened, write_bundle
 from proctor.store.checksums import Row
 from proctor.store.episodes import EpisodeTable
 from proctor.store.run_directory import Shard
+from proctor.store.stored_run import StoredRun
 
 LISTING = Listing("org/data set", "libero_10")
 
@@ -53,10 +57,12 @@ def test_the_card_has_k_of_n_interval_seeds_limit_versions_and_hash(tmp_path: Pa
     assert told["interval"] == pytest.approx([100 * rate.low, 100 * rate.high], abs=1e-4)
     assert (told["seeds"], told["max_steps"], told["versions"]) == ("1000 to 1002", "100", {"mujoco": "3.3.0"})
     assert told["outcomes_sha256"] == outcomes_hash(run)
+    assert told["bundle_sha256"] == bundle_hash(run)
     (entry,) = yaml.safe_load(changed[1].read_text())
     assert entry["dataset"] == {"id": "org/data set", "task_id": "libero_10"}
     assert entry["value"] == found["value"]
     for words in ("4 of 6 episodes", "seeds 1000 to 1002", "100 steps", "mujoco 3.3.0", told["outcomes_sha256"]):
+        assert told["bundle_sha256"] in entry["notes"]
         assert words in entry["notes"]
 
 
@@ -177,6 +183,34 @@ def test_hostile_words_of_a_run_stay_words(tmp_path: Path) -> None:
     assert len(text) < 4000
 
 
+def test_the_card_of_a_run_has_the_hash_of_its_bundle_and_that_of_a_bundle_its_own(tmp_path: Path) -> None:
+    run_tiny(tmp_path / "run", task="a,b", n_episodes=2, eval={"batch_size": 2})
+    named = write_bundle(StoredRun.open(tmp_path / "run"), tmp_path / "one.proctor")
+    assert named == content_hash(tmp_path / "one.proctor")
+    # Wherever it lies, whoever reads it, and whatever was filmed since.
+    shutil.copytree(tmp_path / "run", tmp_path / "elsewhere" / "moved")
+    assert write_bundle(StoredRun.open(tmp_path / "elsewhere" / "moved"), tmp_path / "two.proctor") == named
+    assert (tmp_path / "one.proctor").read_bytes() == (tmp_path / "two.proctor").read_bytes()
+    with opened(tmp_path / "one.proctor") as directory:
+        assert bundle_hash(StoredRun.open(directory)) == named
+    if importlib.util.find_spec("av"):
+        assert run_cli("film", str(tmp_path / "elsewhere" / "moved"), "--which=all").returncode == 0
+        assert bundle_hash(StoredRun.open(tmp_path / "elsewhere" / "moved")) == named
+    # And a run of one worker has what one of two has.
+    run_tiny(
+        tmp_path / "again" / "run",
+        task="a,b",
+        n_episodes=2,
+        eval={"batch_size": 1},
+        env={"scratch": str(tmp_path)},
+    )
+    assert bundle_hash(StoredRun.open(tmp_path / "again" / "run")) == named
+    for source in ("run", "one.proctor"):
+        (tmp_path / f"model-{source}").mkdir()
+        assert run_command(["card", str(tmp_path / source), f"--to={tmp_path / f'model-{source}'}"]) == 0
+        assert metric(tmp_path / f"model-{source}")["args"]["bundle_sha256"] == named
+
+
 def test_the_hash_is_of_every_outcome(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", {"a": [True, False, True]})
     before = outcomes_hash(ScoredRun.open(path))
@@ -205,6 +239,8 @@ def test_it_says_when_the_run_evaluated_something_else(tmp_path: Path, capsys: p
     assert "the run evaluated run.py:Policy" in said.err
     assert said.out.replace("\n", "") == f"written: {model / 'README.md'}"
     (run / "config.yaml").write_text(yaml.safe_dump({"policy": {"type": "lerobot", "path": str(model)}}))
+    assert run_command(["card", str(run), f"--to={model}"]) == 0
+    capsys.readouterr()  # other settings are another bundle, with another hash
     assert run_command(["card", str(run), f"--to={model}"]) == 0
     said = capsys.readouterr()
     assert said.err == ""

@@ -21,6 +21,7 @@ from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import StoreError
 from proctor.events import Watcher
 from proctor.policies.protocol import Policy
+from proctor.replay.run_films import film_run
 from proctor.results import Evaluation
 from proctor.store.episodes import EpisodeTable
 from proctor.types import EpisodeKey
@@ -63,7 +64,8 @@ def run_tiny(
 ) -> Evaluation:
     """Evaluate on the tiny benchmark in this process."""
     settings = build_settings(tiny_tree(output_dir, **options))
-    return evaluate_settings(settings, [watcher] if watcher is not None else [], live)
+    evaluation = evaluate_settings(settings, [watcher] if watcher is not None else [], live)
+    return film_run(evaluation, settings, watcher or Watcher())
 
 
 def digests(source: Evaluation | Path) -> Digests:

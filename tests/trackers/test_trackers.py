@@ -17,6 +17,8 @@ from proctor.config.combinations import tracker_names
 from proctor.config.load import build_settings, settings_from_flags
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import UsageError
+from proctor.events import Watcher
+from proctor.replay.run_films import film_run
 from proctor.results import Evaluation
 from proctor.trackers import group, run_trackers
 from proctor.trackers.run_trackers import Trackers
@@ -39,7 +41,7 @@ def report(place: Path, report_to: str, **options: Any) -> Reported:
     )
     notes: list[str] = []
     with Trackers(settings, notes.append) as trackers:
-        evaluation = evaluate_settings(settings, [trackers])
+        evaluation = film_run(evaluate_settings(settings, [trackers]), settings, Watcher())
         trackers.conclude(evaluation)
     return Reported(evaluation, notes)
 

@@ -46,6 +46,7 @@ class BenchmarkFacts:
     uses_gl: bool = False
     no_frames: str = ""
     draws_on_look: bool = True
+    replays: bool = True
     undecided: str = ""
     notes: tuple[str, ...] = ()
 
@@ -92,6 +93,7 @@ def facts_of(benchmark: Benchmark, path: str) -> BenchmarkFacts:
         uses_gl=benchmark.uses_gl,
         no_frames=benchmark.no_frames,
         draws_on_look=benchmark.draws_on_look,
+        replays=benchmark.replays,
         undecided=benchmark.undecided,
         notes=tuple(benchmark.notes),
     )

@@ -103,6 +103,9 @@ class Benchmark(ABC):
     draws_on_look: bool = True
     """Whether a step without a look draws nothing. False: it wraps an env that draws inside every step."""
 
+    replays: bool = True
+    """Whether seed and actions give an episode again, bit for bit. False: it is filmed as it runs, not after."""
+
     fetches: ClassVar[bool] = False
     """Whether `fetch` has anything to do."""
 

@@ -33,12 +33,13 @@ def _card(given: argparse.Namespace) -> int:
         raise UsageError("--benchmark and --task-id go together: the dataset's id on the Hub, and a task in it.")
     from proctor.report.card import Listing, evaluated_elsewhere, write_card
     from proctor.results import ScoredRun
-    from proctor.store.bundles import opened
+    from proctor.store.bundles import content_hash, is_bundle, opened
 
     listing = None if given.benchmark is None else Listing(given.benchmark, given.task_id)
     with opened(given.run) as place:
         run = ScoredRun.open(place)
-        changed = write_card(run, given.to, given.name, listing)
+        bundle = content_hash(given.run) if is_bundle(given.run) else None
+        changed = write_card(run, given.to, given.name, listing, bundle)
         other = evaluated_elsewhere(run, given.to)
     if other is not None:
         say(f"note: the run evaluated {other}. Make sure that this is the model in {given.to}.")

@@ -29,6 +29,7 @@ from proctor.errors import (
     RunGoneError,
 )
 from proctor.events import Watcher
+from proctor.replay.run_films import film_run, finish_command
 from proctor.report.console import PatientConsole, count
 from proctor.report.display import JsonDisplay, make_display
 from proctor.report.summary import print_summary, write_run_report
@@ -93,6 +94,7 @@ def carry_out(
         evaluation = run([display, trackers])
         resume = resume_command(evaluation.directory)
         with after_run(evaluation, resume):
+            evaluation = film_run(evaluation, settings, display)
             trackers.conclude(evaluation)
     logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
@@ -116,6 +118,10 @@ def after_run(evaluation: Evaluation, resume: str) -> Iterator[None]:
 
 def _how_far(evaluation: Evaluation, resume: str) -> str:
     """Say where a run ended that is not complete, and how it goes on, as in "stopped ..."."""
+    if evaluation.unfilmed:
+        command = finish_command(evaluation.directory)
+        videos = count(evaluation.unfilmed, "video")
+        return f"while filming, with {videos} to go; the run is complete. To make them: {command}"
     if evaluation.info:
         # Errors are among them: going on tries them again.
         left = len(evaluation.plan) - evaluation.results.ended.finished

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from proctor.config.settings import EvalConfig, Settings, comma_list
+from proctor.config.settings import MOST_EPISODES, EvalConfig, Settings, comma_list
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip
+from proctor.types import NO_VIDEOS, VideoChoice
 
 SLURM = "slurm"
 
@@ -128,6 +129,20 @@ def check_stopping(settings: Settings) -> None:
             "--eval.stop_when and --eval.until_better_than follow the plan from its start, which no shard sees. "
             "Use proctor parallel, which sees it, or leave out --eval.num_shards."
         )
+
+
+def chosen_videos(settings: EvalConfig) -> VideoChoice:
+    """Return the episodes that a run is to have videos of."""
+    text = settings.video.strip().lower()
+    if text.isascii() and text.isdigit():
+        return VideoChoice(first=min(int(text[:9]), MOST_EPISODES))
+    choices = {"failures": VideoChoice(failures=True), "all": VideoChoice(MOST_EPISODES), "none": NO_VIDEOS}
+    if text not in choices:
+        raise UsageError(
+            f"--eval.video={clip(settings.video, 60)}: must be failures, all, none, or a number N for the first N "
+            f"episodes of every task.{did_you_mean(text, choices)}"
+        )
+    return choices[text]
 
 
 AUTO, LOCAL = "auto", "local"

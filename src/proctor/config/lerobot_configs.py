@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from proctor.config.flags import FlagText, Nested
 from proctor.config.lerobot_fields import (
@@ -41,7 +41,7 @@ _BOTH_HAVE = {"resume", "wandb"}
 _TRAINING_RUNS = ("output_dir", "resume", "wandb")
 """Of a training config: where that run is kept. An evaluation there would be taken for a part of it."""
 
-PASSED_OVER = "passed_over"
+PASSED_OVER, RENDERED = "passed_over", "max_episodes_rendered"
 
 
 def _video_backend() -> str:
@@ -197,6 +197,35 @@ def policy_of_lerobot(policy: Nested) -> Nested:
         return {**rest, "type": "lerobot", "overrides": {"type": kind}}
     folder = Path(str(weights)).expanduser()
     return {**(_differences(rest, folder) if is_folder(folder) else rest), "type": "lerobot", "path": str(weights)}
+
+
+def video_of_lerobot(tree: Nested) -> None:
+    """Put `eval.video` in the place of LeRobot's name for it, `eval.max_episodes_rendered`.
+
+    A flag holds above a file or a run that goes on, whichever name either has.
+
+    Raises:
+        UsageError: both are given, in one place, and contradict each other.
+    """
+    run = tree.get("eval") or {}
+    video = run.get("video")
+    if isinstance(video, int) and not isinstance(video, bool):
+        video = run["video"] = str(video)  # from YAML or Python
+    given = run.get(RENDERED)
+    if given is None:
+        return
+    tree["eval"] = run = {name: value for name, value in run.items() if name != RENDERED}
+    hint = get_type_hints(EvalConfig, include_extras=True)[RENDERED]
+    number = validated_value(f"eval.{RENDERED}", given, hint)
+    if number is None or (_is_typed(video) and not _is_typed(given)):
+        return
+    named = "0" if str(video).lower() == "none" else str(video)
+    if video is not None and _is_typed(video) == _is_typed(given) and named != str(number):
+        raise UsageError(
+            f"--eval.video={clip(video, 60)} and --eval.{RENDERED}={number}: the second is LeRobot's name for "
+            f"--eval.video={number}. Give one of them."
+        )
+    run["video"] = FlagText(number) if _is_typed(given) else str(number)
 
 
 def pass_over(tree: Nested, own: set[str]) -> None:

@@ -14,11 +14,19 @@ from proctor.config.combinations import (
     check_cluster,
     check_shard,
     check_stopping,
+    chosen_videos,
     from_slurm,
     tracker_names,
 )
 from proctor.config.flags import FlagText, Nested, merge, nest, parse_flags
-from proctor.config.lerobot_configs import PASSED_OVER, pass_over, policy_of_lerobot, read_config, tell_uploads
+from proctor.config.lerobot_configs import (
+    PASSED_OVER,
+    pass_over,
+    policy_of_lerobot,
+    read_config,
+    tell_uploads,
+    video_of_lerobot,
+)
 from proctor.config.registry import COMPACT, SHIPPED, benchmark_path, known_benchmarks, load_named, policy_path
 from proctor.config.settings import (
     MOST_SEED,
@@ -129,6 +137,7 @@ def build_settings(tree: Nested) -> Settings:
     sections = section_classes(tree)
     pass_over(tree, known_fields(sections["env"]))
     from_slurm(tree)
+    video_of_lerobot(tree)
     tree["policy"] = _gather_open(sections["policy"], tree["policy"])
     if tree.get("trust_remote_code") and "trust_remote_code" in known_fields(sections["policy"]):
         tree["policy"]["trust_remote_code"] = tree["trust_remote_code"]
@@ -143,6 +152,7 @@ def build_settings(tree: Nested) -> Settings:
     check_choice(settings)
     check_shard(settings)
     check_stopping(settings)
+    chosen_videos(settings.eval)
     tracker_names(settings)
     check_cluster(settings)
     return settings

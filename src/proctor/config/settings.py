@@ -175,7 +175,13 @@ class EvalConfig:
     use_async_envs: Annotated[
         bool, EXECUTION, "false: everything in this process, one episode at a time, for debuggers"
     ] = True
-    max_episodes_rendered: Annotated[int, EXECUTION, AtLeast(0), "videos per task, of its first episodes"] = 0
+    video: Annotated[
+        str,
+        EXECUTION,
+        "what is filmed: failures, all, none, or a number: the first so many episodes of every task. Filmed after "
+        "the run, from stored actions",
+    ] = "none"
+    max_episodes_rendered: Annotated[int | None, EXECUTION, AtLeast(0), "LeRobot's name for --eval.video=N"] = None
     video_fps: Annotated[
         int, EXECUTION, AtLeast(1), "most frames a second drawn for a video; it plays in real time"
     ] = 30

@@ -181,6 +181,40 @@ def check_comparisons(
     return results
 
 
+def check_replay(subject: Subject, verdicts: Mapping[PlayComparison, Verdict], no_frames: str) -> CheckResult:
+    """Say whether seed and actions give an episode again, drawn or not: then it can be filmed after its run."""
+    needed = {"two processes", "reused simulator", *(() if no_frames else ("frames",))}
+    unsound = [
+        comparison.name for comparison, verdict in verdicts.items() if comparison.name in needed and verdict.faults
+    ]
+    told = any(
+        verdict.stands(task)
+        for comparison, verdict in verdicts.items()
+        if comparison.name in needed
+        for task in range(len(subject.tasks))
+    )
+    claims = subject.facts.replays
+    if unsound:
+        words = f"episodes cannot be replayed: '{unsound[0]}' fails"
+        if not claims:
+            return CheckResult("replay", "note", f"{words}; they are filmed as they run, as replays = False says")
+        return CheckResult(
+            "replay",
+            "note",
+            f"{words}. proctor replay and verify would name them, and no video of them can be made after a run",
+            "mend it; if that cannot be, replays = False has episodes filmed as they run",
+        )
+    if not told:
+        return CheckResult("replay", "skipped", "the episode could not be played")
+    passed = "reset and the same actions give an episode again, digest for digest"
+    if not claims:
+        return CheckResult(
+            "replay", "note", f"{passed}, but replays = False says otherwise: films cost more than they must"
+        )
+    how = "" if no_frames else ", and it can be filmed after its run"
+    return CheckResult("replay", "passed", f"{passed}{how}")
+
+
 def check_seeds(subject: Subject, reports: PlayerReports) -> CheckResult:
     """Say whether different seeds and indices give different episodes: some benchmarks have only one."""
     same = [

@@ -11,7 +11,7 @@ from proctor.config.load import build_settings
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.conformance.checks import check_claims, check_contract, check_drawing, check_lifetime
-from proctor.conformance.comparisons import check_comparisons, check_endings, check_seeds, compare
+from proctor.conformance.comparisons import check_comparisons, check_endings, check_replay, check_seeds, compare
 from proctor.conformance.player import PlayerBoot
 from proctor.conformance.players import PlayerRecipe, perform
 from proctor.conformance.results import CheckResult
@@ -71,10 +71,12 @@ def run_suite(
         remedy = "the benchmark cannot be made in a worker; its settings arrive there as plain values"
         return [CheckResult("imports", "failed", reports.unable, remedy)]
     verdicts = compare(subject, reports)
+    no_frames = no_frames or reports.self_reports[0].no_frames
     return [
         *check_claims(subject, reports),
         *check_contract(subject, reports),
-        *check_comparisons(subject, verdicts, no_frames or reports.self_reports[0].no_frames),
+        *check_comparisons(subject, verdicts, no_frames),
+        check_replay(subject, verdicts, no_frames),
         check_seeds(subject, reports),
         check_drawing(subject, reports),
         *check_endings(subject, reports, verdicts),

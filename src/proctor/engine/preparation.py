@@ -12,6 +12,7 @@ from proctor.benchmarks.facts import learn, make_benchmark
 from proctor.benchmarks.processors import processors_for, spec_behind
 from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
 from proctor.blame import users_code
+from proctor.config.combinations import chosen_videos
 from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
@@ -44,7 +45,7 @@ from proctor.machine.versions import (
 from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import LivePolicy, Policy, PolicySpec
 from proctor.recording.assembly import check_can_film
-from proctor.types import BenchmarkSpec
+from proctor.types import NO_VIDEOS, BenchmarkSpec, VideoChoice
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class PreparedRun:
         spec: what the benchmark gives a policy behind the processors in between.
         renderer: what draws, if anything is drawn.
         identity: all that results depend on.
-        videos: how many per task can be drawn.
+        films: the episodes that are filmed as they run; others are filmed after the run, by replay.
         notes: for the user to read.
         noise: what is added to the policy's actions, if anything is.
     """
@@ -98,7 +99,7 @@ class PreparedRun:
     spec: BenchmarkSpec
     renderer: Renderer | None
     identity: Identity
-    videos: int
+    films: VideoChoice
     notes: Sequence[str]
     noise: ActionNoise | None = None
 
@@ -180,9 +181,9 @@ class Preparation:
         check_fit(policy.spec, spec)
         check_tasks(policy.spec, self.facts.tasks)
         noise = ActionNoise.of(self.settings.eval, spec)
-        renderer, videos = self._choose_renderer(policy, spec, tell, find)
+        renderer, films = self._choose_renderer(policy, spec, tell, find)
         identity, notes = self._identity(policy, spec, renderer), self._notes(policy.spec)
-        return PreparedRun(policy, spec, renderer, identity, videos, notes, noise)
+        return PreparedRun(policy, spec, renderer, identity, films, notes, noise)
 
     def _with_stored_batch(self, stored: Identity | None) -> PolicySettings:
         """Return the policy's settings, with the batch shape of a run that has begun where they leave it open."""
@@ -330,25 +331,44 @@ class Preparation:
         spec: BenchmarkSpec,
         tell: Callable[[str], None],
         find: Callable[[], Renderer] | None,
-    ) -> tuple[Renderer | None, int]:
-        """Find a GL that works if anything will be drawn; without one, videos are left out."""
+    ) -> tuple[Renderer | None, VideoChoice]:
+        """Find a GL that works if anything is drawn as episodes run; without one, videos are left out."""
         records = self.settings.eval.recording and any(feature.drawn for feature in spec.features.values())
         if records:
             check_can_film(self.settings.env.python)
         looks = PolicyView.of(policy.spec, spec).drawn or records or not self.facts.draws_on_look
-        videos = self.settings.eval.max_episodes_rendered
-        if videos and self.facts.no_frames:
+        films = self._filmed_as_they_run(policy, tell)
+        if films and self.facts.no_frames:
             tell(f"no videos: {self.facts.no_frames}")
-            videos = 0
-        if not self.facts.uses_gl or not (looks or videos):
-            return None, videos
+            films = NO_VIDEOS
+        if not self.facts.uses_gl or not (looks or films):
+            return None, films
         try:
-            return (find or self._find_renderer)(), videos
+            return (find or self._find_renderer)(), films
         except NoPicturesError as error:
             if looks:
                 raise
             tell(f"no videos: {error}")
-            return None, 0
+            return None, NO_VIDEOS
+
+    def _filmed_as_they_run(self, policy: LoadedPolicy, tell: Callable[[str], None]) -> VideoChoice:
+        """Return the episodes that cannot wait for a replay, which would draw nothing that is not wanted."""
+        films = chosen_videos(self.settings.eval)
+        if not films or policy.stored:
+            return films
+        if not self.settings.eval.store_actions:
+            why = "actions are not stored, so nothing can be filmed later"
+        elif not self.facts.replays:
+            why = "this benchmark's simulators cannot be replayed"
+        elif not self.settings.eval.use_async_envs:
+            why = "everything runs in this process"
+        elif self.settings.cluster.address is not None:
+            why = "the nodes have the simulators"
+        else:
+            return NO_VIDEOS
+        drawn = "; every episode is drawn, and the videos of failures are kept" if films.failures else ""
+        tell(f"filming episodes as they run, which takes longer: {why}{drawn}")
+        return films
 
     def _find_renderer(self) -> Renderer:
         """Return what draws here; found out once."""
@@ -408,6 +428,7 @@ class Preparation:
             policy_settings=to_plain(policy.settings) if in_worker else None,
             fps=self.facts.fps,
             video_fps=s.eval.video_fps,
+            films=to_plain(prepared.films),
             only_success=s.eval.only_success,
             noise=None if prepared.noise is None else to_plain(prepared.noise),
             store_actions=s.eval.store_actions,

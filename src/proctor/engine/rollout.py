@@ -19,7 +19,17 @@ from proctor.engine.transport import Phase
 from proctor.errors import BenchmarkError, SimulatorError
 from proctor.policies.protocol import Policy, PolicySpec
 from proctor.store.schema import EpisodeRecord, pack_rewards
-from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Look, Observation, Outcome, as_flag
+from proctor.types import (
+    NO_LOOK,
+    NO_VIDEOS,
+    BenchmarkSpec,
+    Episode,
+    Look,
+    Observation,
+    Outcome,
+    VideoChoice,
+    as_flag,
+)
 
 
 class Actor(Protocol):
@@ -75,6 +85,8 @@ class EpisodeSinks:
 
     film: FrameSink | None = None
     recorder: Recorder | None = None
+    films: VideoChoice = NO_VIDEOS
+    """Of which episodes the film is kept, once it is known what they came to."""
 
     @property
     def look(self) -> Look:
@@ -83,8 +95,10 @@ class EpisodeSinks:
 
     def finish(self, record: EpisodeRecord) -> None:
         """Make durable what they have of an episode that has ended."""
-        if self.film is not None:
+        if self.film is not None and self.films.has(record.episode_index, record.success):
             self.film.finish()
+        elif self.film is not None:
+            self.film.abandon()
         if self.recorder is not None:
             self.recorder.finish(record)
 

@@ -22,27 +22,20 @@ class VideoError(Exception):
     """A video could not be written: disk full, or the directory is gone."""
 
 
-class VideoSink:
-    """Writes one episode's frames to a video file.
+class VideoWriter:
+    """Writes frames to a video file.
 
     Args:
         path: where the finished video goes.
-        step_rate: the simulator's steps a second.
-        most_fps: drawing every step is dear; only every k-th is drawn, so that at most this many frames
-            make a second of video, and it still plays in real time.
+        rate: frames a second.
     """
 
-    def __init__(self, path: Path, step_rate: int, most_fps: int) -> None:
+    def __init__(self, path: Path, rate: Fraction) -> None:
         self._path = path
         self._partial = path.with_name(path.name + ".part")
-        self._stride = -(-step_rate // most_fps)
-        self._rate = Fraction(step_rate, self._stride)
+        self._rate = rate
         self._container: Any = None
         self._stream: Any = None
-
-    def wants(self, step: int) -> bool:
-        """Whether the state after `step` steps is drawn."""
-        return step % self._stride == 0
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         """Encode one frame. Raises `SimulatorError` if it is no picture."""
@@ -86,6 +79,25 @@ class VideoSink:
         even = height + height % 2, width + width % 2  # H.264 with 4:2:0 colour needs even sides
         options = {"crf": "23", "preset": "veryfast"}
         self._stream = add_stream(self._container, CODEC, self._rate, even, "yuv420p", options)
+
+
+class VideoSink(VideoWriter):
+    """Writes one episode's frames to a video file.
+
+    Args:
+        path: where the finished video goes.
+        step_rate: the simulator's steps a second.
+        most_fps: drawing every step is dear; only every k-th is drawn, so that at most this many frames
+            make a second of video, and it still plays in real time.
+    """
+
+    def __init__(self, path: Path, step_rate: int, most_fps: int) -> None:
+        self._stride = -(-step_rate // most_fps)
+        super().__init__(path, Fraction(step_rate, self._stride))
+
+    def wants(self, step: int) -> bool:
+        """Whether the state after `step` steps is drawn."""
+        return step % self._stride == 0
 
 
 def _fitted(frame: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

@@ -34,7 +34,7 @@ from proctor.policies.protocol import Policy, PolicySpec
 from proctor.recording.recorder import EpisodeRecorder, RecordingError, RecordingOptions
 from proctor.store.schema import EpisodeRecord
 from proctor.store.trajectories import unpack_trajectory
-from proctor.types import BenchmarkSpec, Episode, Observation
+from proctor.types import NO_VIDEOS, BenchmarkSpec, Episode, Observation, VideoChoice
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class WorkerBoot:
     policy_settings: dict[str, Any] | None = None
     fps: int = 30
     video_fps: int = 30
+    films: dict[str, Any] | None = None
     only_success: bool = False
     noise: dict[str, Any] | None = None
     store_actions: bool = True
@@ -148,6 +149,7 @@ class EpisodePlayer:
         self._spec = BenchmarkSpec.from_wire(boot.spec)
         self._view = PolicyView.of(PolicySpec.from_wire(boot.policy_spec), self._spec, boot.store_actions)
         self._noise: ActionNoise | None = None if boot.noise is None else from_plain(ActionNoise, boot.noise)
+        self._films = NO_VIDEOS if boot.films is None else VideoChoice(**boot.films)
         self._recording = RecordingOptions(boot.fps, self._noise is not None, boot.only_success)
 
     def play(
@@ -158,6 +160,7 @@ class EpisodePlayer:
         sinks = EpisodeSinks(
             VideoSink(video, self._boot.fps, self._boot.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._recording) if recording else None,
+            self._films,
         )
         # Stored actions are those that were executed: noise is in them.
         noise = None if self._noise is None or trajectory else self._noise.of_episode(episode, self._spec)

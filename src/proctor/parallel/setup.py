@@ -110,7 +110,8 @@ def choose_setup(
     for note in prepared.notes:
         tell(note)
     spread = spread_over(gpus, copies.on_gpu, chosen_device(settings.policy))
-    flags = [f"--eval.max_episodes_rendered={prepared.videos}"]
+    # What is filmed after the run is filmed once all shards are one.
+    flags = [f"--eval.video={settings.eval.video if prepared.films else 'none'}"]
     # What a shard begins with: its share of what one process would take.
     cores, memory = max(1, usable_cores() // shards), available_memory() // 2 // shards
     asked, files = settings.eval.batch_size, open_file_limit()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from proctor.config.combinations import chosen_videos
 from proctor.config.flags import merge
+from proctor.config.settings import EvalConfig
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import UsageError
 from proctor.eval_info import write_eval_info
@@ -19,12 +21,13 @@ from proctor.replay.replayer import Replay, Replayer, replayable
 from proctor.results import ScoredRun
 from proctor.store.filesystem import prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.outcomes import FAILURE, SUCCESS
+from proctor.store.outcomes import FAILURE, SUCCESS, UNKNOWN
 from proctor.store.run_directory import FILMING, RunDirectory
 from proctor.store.stored_run import StoredRun
 from proctor.store.videos import place_video
+from proctor.types import VideoChoice
 
-Kind = Literal["failures", "successes", "all"]
+Kind = Literal["failures", "successes", "all", "missing"]
 _STATES = {"failures": (FAILURE,), "successes": (SUCCESS,)}
 
 
@@ -34,6 +37,13 @@ def to_film(run: StoredRun, words: str, kind: Kind) -> tuple[Plan, list[str]]:
     Raises:
         UsageError: there are none.
     """
+    if kind == "missing" and not words:
+        plan = lacking_videos(run, _asked(run))
+        if not plan:
+            raise UsageError(
+                f"{run.shown} has all videos that its --eval.video asks for. Use --which=all, or name some."
+            )
+        return plan, []
     plan, without = replayable(run, words)
     if words or kind == "all":
         return plan, without
@@ -42,6 +52,22 @@ def to_film(run: StoredRun, words: str, kind: Kind) -> tuple[Plan, list[str]]:
     if not len(chosen):
         raise UsageError(f"{run.shown} has no {kind} to film. Name episodes, or use --which=all.")
     return plan.at(chosen), without
+
+
+def lacking_videos(run: StoredRun, choice: VideoChoice) -> Plan:
+    """Return the episodes that are to have videos, can be replayed and have none."""
+    ended = run.ended
+    first = (run.plan.indices < choice.first) & np.isin(ended["state"], (FAILURE, SUCCESS, UNKNOWN))
+    failures = (ended["state"] == FAILURE) & choice.failures
+    places = np.flatnonzero((first | failures) & ~ended["filmed"])
+    with run.table() as table:
+        kept = [place for place in places.tolist() if table.keeps_trajectory(run.plan[place].key)]
+    return run.plan.at(np.array(kept, np.int64))
+
+
+def _asked(run: StoredRun) -> VideoChoice:
+    """Return what a run's own settings say is to be filmed."""
+    return chosen_videos(EvalConfig(video=str((run.settings.get("eval") or {}).get("video"))))
 
 
 def film(
@@ -68,9 +94,9 @@ def film(
         UsageError: nothing can draw here, or the benchmark has no frames.
     """
     told: list[str] = []
-    settings = merge({"eval": {"max_episodes_rendered": run.per_task}}, dict(given))
+    settings = merge({"eval": {"video": "all"}}, dict(given))
     with Replayer(run, settings, pixels=False, tell=told.append) as replayer:
-        if not replayer.prepared.videos:
+        if not replayer.prepared.films:
             raise UsageError(told[-1] if told else "nothing can be drawn here.")
         for line in told:
             tell(line)
@@ -81,7 +107,15 @@ def film(
     return replay
 
 
-def film_into_run(run: StoredRun, work: Callable[[], Replay]) -> Replay:
+class FilmedRun(NamedTuple):
+    """A run that was filmed into, as it is now, and what its `eval_info.json` says."""
+
+    replay: Replay
+    run: ScoredRun
+    info: dict[str, Any]
+
+
+def film_into_run(run: StoredRun, work: Callable[[], Replay]) -> FilmedRun:
     """Film into the run's own directory, where report and viewer show it; `work` films.
 
     Raises:
@@ -93,5 +127,5 @@ def film_into_run(run: StoredRun, work: Callable[[], Replay]) -> Replay:
         run.directory.remove_leftovers()
         with run.directory.table() as table:
             table.add_videos(replay.filmed)
-        write_eval_info(ScoredRun(run.path, run.planned))
-    return replay
+        now = ScoredRun(run.path, run.planned)
+        return FilmedRun(replay, now, write_eval_info(now))

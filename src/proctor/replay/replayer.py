@@ -41,7 +41,7 @@ from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Attempt, EpisodeRecord, Ledger, RunningEpisode
 from proctor.store.stored_run import StoredRun
 from proctor.store.trajectories import unpack_trajectory
-from proctor.types import BenchmarkSpec, EpisodeKey, Feature
+from proctor.types import NO_VIDEOS, BenchmarkSpec, EpisodeKey, Feature
 
 _NOT_COMPARED = ("policy", "renderer", "eval", "seed", "rename_map")
 """Parts of an identity that a replay does not have, or takes from the run."""
@@ -192,7 +192,7 @@ class Replayer:
             on_gpu=self.prepared.on_gpu,
         )
         found = Replay(len(plan), self.why_no_pixels, self.elsewhere)
-        prepared = self.prepared if film is not None else dataclasses.replace(self.prepared, videos=0)
+        prepared = self.prepared if film is not None else dataclasses.replace(self.prepared, films=NO_VIDEOS)
         with self._run.table() as table, ExitStack() as stack:
             order = RunOrder(
                 settings=self.settings,

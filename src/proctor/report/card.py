@@ -1,8 +1,8 @@
 """A run's result in Hugging Face's forms: `model-index` in a model card, and `.eval_results/*.yaml`.
 
 Only fields that the Hub documents are written. Next to the number stands what it takes to judge it: k of n, the
-interval, seeds, step limit, versions, and a hash of the outcomes. A number that would look better than it is, is
-not written: a part of a plan is refused, and errors count as failures.
+interval, seeds, step limit, versions, and the hashes of the outcomes and of the run as a bundle. A number that
+would look better than it is, is not written: a part of a plan is refused, and errors count as failures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from proctor.report.console import count
 from proctor.report.front_matter import with_result
 from proctor.results import Aggregate, ScoredRun
 from proctor.stats.intervals import CONFIDENCE, INTERVAL, Rate
+from proctor.store.bundles import bundle_hash
 from proctor.store.filesystem import write_text
 from proctor.store.videos import file_name
 
@@ -51,6 +52,8 @@ class Score:
     rate: Rate
     method: str
     errors: int
+    bundle: str = ""
+    """The SHA-256 of the run as a bundle."""
 
     @property
     def percent(self) -> float:
@@ -59,7 +62,11 @@ class Score:
 
 
 def write_card(
-    run: ScoredRun, folder: Path, model: str | None = None, listing: Listing | None = None
+    run: ScoredRun,
+    folder: Path,
+    model: str | None = None,
+    listing: Listing | None = None,
+    bundle: str | None = None,
 ) -> list[Path]:
     """Write a run's result into a model's folder; returns the files that have changed.
 
@@ -68,13 +75,14 @@ def write_card(
         folder: the model's.
         model: what to call the model if its card has no index yet; the folder's name by default.
         listing: where the Hub lists the benchmark; without it there is no `.eval_results`.
+        bundle: the SHA-256 of the bundle that the run was read from, if it was.
 
     Raises:
         UsageError: the run has no result that stands for its policy, or the folder's files cannot be added to.
         StoreError: a file cannot be written.
     """
     check_folder(folder, "model folder")
-    score = scored(run)
+    score = replace(scored(run), bundle=bundle or bundle_hash(run))
     readme = folder / README
     texts = {readme: _card(run, score, _read(readme), model or folder.resolve().name)}
     if listing is not None:
@@ -189,7 +197,7 @@ def _entry(run: ScoredRun, score: Score, listing: Listing) -> dict[str, Any]:
         **date,
         "notes": (
             f"success rate in %: {_words(run, score)}; seeds {told['seeds']}, {told['max_steps']} steps at most, "
-            f"{versions}; outcomes sha256 {told['outcomes_sha256']}"
+            f"{versions}; outcomes sha256 {told['outcomes_sha256']}; bundle sha256 {told['bundle_sha256']}"
         ),
     }
 
@@ -241,6 +249,7 @@ def _arguments(run: ScoredRun, score: Score) -> dict[str, Any]:
         **({} if fingerprint is None else {"policy_fingerprint": clip(str(fingerprint), 100)}),
         "versions": versions,
         "outcomes_sha256": outcomes_hash(run),
+        "bundle_sha256": score.bundle,
     }
 
 

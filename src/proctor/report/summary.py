@@ -66,6 +66,11 @@ def print_summary(console: Console, evaluation: Evaluation, report: ReportFile |
         console.print(Text(report.problem, style="yellow"), soft_wrap=True)
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
+    if evaluation.unfilmed:
+        words = f"{count(evaluation.unfilmed, 'video')} could not be made, or were not yet"
+        console.print(
+            Text(f"{words}: proctor film {evaluation.directory} --which=missing", style="yellow"), soft_wrap=True
+        )
     if evaluation.recorded:
         episodes = count(evaluation.recorded, "episode")
         console.print(Text(f"dataset: {evaluation.directory / 'dataset'} ({episodes})"), soft_wrap=True)

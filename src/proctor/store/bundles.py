@@ -66,8 +66,7 @@ def write_bundle(run: StoredRun, output: Path) -> str:
     digest, packing = hashlib.sha256(), zlib.compressobj(6)
     pieces: list[bytes] = []
     size = 0
-    for value in _values(run):
-        packed = msgpack.packb(value, unicode_errors="backslashreplace")
+    for packed in _content(run):
         digest.update(packed)
         pieces.append(packing.compress(packed))
         size += len(pieces[-1])
@@ -77,6 +76,19 @@ def write_bundle(run: StoredRun, output: Path) -> str:
     name = digest.hexdigest()
     write_bytes(output, b"".join([MAGIC, name.encode(), b"\n", *pieces]))
     return name
+
+
+def bundle_hash(run: StoredRun) -> str:
+    """Return the SHA-256 that a bundle of a run has, without writing one."""
+    digest = hashlib.sha256()
+    for packed in _content(run):
+        digest.update(packed)
+    return digest.hexdigest()
+
+
+def _content(run: StoredRun) -> Iterator[bytes]:
+    for value in _values(run):
+        yield msgpack.packb(value, unicode_errors="backslashreplace")
 
 
 def _values(run: StoredRun) -> Iterator[Any]:

@@ -101,7 +101,8 @@ class Trackers(Watcher):
 def _conclusion(evaluation: Evaluation) -> dict[str, Any]:
     error = evaluation.error
     complete = bool(evaluation.info) and evaluation.info["run"]["complete"]
-    stopped = evaluation.stopped_by is not None or not complete
+    # Whoever stops the filming stops a run that is complete.
+    stopped = not complete or (evaluation.stopped_by is not None and not evaluation.unfilmed)
     return {
         "step": len(evaluation.records),
         "status": "failed" if error is not None else "stopped" if stopped else "complete",

@@ -18,6 +18,7 @@ from proctor.engine.warm_processes import WarmProcesses
 from proctor.errors import IdentityError
 from proctor.events import Watcher
 from proctor.plan import make_plan
+from proctor.replay.run_films import film_run
 from proctor.report.summary import write_run_report
 from proctor.results import Evaluation
 from proctor.training.checkpoints import Checkpoint
@@ -90,6 +91,7 @@ class CheckpointEvaluations:
             except IdentityError:  # begun with other settings, which may change until there is a first point
                 self._put_away(self.folder(checkpoint))
                 evaluation = evaluate_settings(settings, [self._notes], warm=self._warm)
+            evaluation = film_run(evaluation, settings, self._notes)
         except BaseException:
             self._warm.close()
             raise

@@ -119,8 +119,9 @@ class RunOrder:
         )
 
     def video(self, episode: Episode) -> Path | None:
-        """Return where the video of an episode goes, relative to the run directory, if there is to be one."""
-        return self.directory.video(episode.task, episode.index) if episode.index < self.prepared.videos else None
+        """Return where the video of an episode goes, relative to the run directory, if it may have one."""
+        may = self.prepared.films.may_have(episode.index)
+        return self.directory.video(episode.task, episode.index) if may else None
 
     def sinks(self, episode: Episode) -> tuple[Path | None, Path | None]:
         """Return the files into which an episode is filmed and recorded, if it is."""
@@ -149,9 +150,10 @@ class RunOrder:
 
     def completed(self, record: EpisodeRecord, episode: Episode, worker: int) -> EpisodeRecord:
         """Return a worker's record with what only this side knows. Paths are relative: a run can be moved."""
-        video, shard = self.video(episode), self.directory.shard
+        kept, shard = self.prepared.films.has(episode.index, record.success), self.directory.shard
         place = f"shard {shard.number}/" if shard is not None else ""  # where workers of several shards will meet
-        return replace(record, video_path=None if video is None else str(video), worker=f"{place}{worker}")
+        video = str(self.directory.video(episode.task, episode.index)) if kept else None
+        return replace(record, video_path=video, worker=f"{place}{worker}")
 
 
 class Coordinator:

@@ -1,0 +1,96 @@
+"""Seconds per video: `proctor film` of a run's failures against filming them while they run; and equal frames.
+
+Three ways to the videos of the same failures, each a command with a fresh process:
+
+- *after*: the plan runs undrawn, then `proctor film` replays and draws its failures;
+- *the same episodes, as they run*: a run of these failures alone, filmed as it goes on, less the same run undrawn;
+- *all, as they run*: nobody knows beforehand what will fail, so every episode of the plan is drawn, and the videos
+  of failures are kept, less the plan undrawn.
+
+Run: .venv/bin/python benchmarks/films.py --task=mt50 --episodes=10
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import av
+import numpy as np
+
+from proctor.plan import as_choice
+from proctor.store.outcomes import FAILURE
+from proctor.store.stored_run import StoredRun
+
+
+def main() -> None:
+    """Print seconds per video of each way, their ratios, and how many videos have equal frames."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=4, help="of each task [4]")
+    parser.add_argument("--task", default="mt10", help="tasks [mt10]")
+    parser.add_argument("--size", type=int, default=480, help="side of the videos in pixels [480]")
+    parser.add_argument("--fps", type=int, default=30, help="most frames a second [30]")
+    parser.add_argument("--policy", default="--policy.path=proctor/metaworld-mt50", help="flag that names it")
+    given = parser.parse_args()
+    size = [f"--env.visualization_width={given.size}", f"--env.visualization_height={given.size}"]
+    plan = [
+        "eval", given.policy, "--env.type=metaworld", f"--env.task={given.task}", "--env.obs_type=state",
+        f"--eval.n_episodes={given.episodes}", f"--eval.video_fps={given.fps}", "--display=none", *size,
+    ]  # fmt: skip
+    during = ["--eval.store_actions=false"]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        undrawn = seconds(*plan, f"--output_dir={place / 'undrawn'}")
+        run = StoredRun.open(place / "undrawn")
+        failures = run.plan.at(run.ended.at(FAILURE))
+        if not failures:
+            sys.exit(f"none of {len(run.plan)} episodes failed: there is nothing to film. Use more episodes.")
+        chosen = f"--only={as_choice(failures)}"
+        film = seconds("film", str(place / "undrawn"), f"--fps={given.fps}")
+        alone = seconds(*plan, chosen, f"--output_dir={place / 'alone'}")
+        same = seconds(*plan, chosen, "--eval.video=all", *during, f"--output_dir={place / 'same'}")
+        all_of_them = seconds(*plan, "--eval.video=failures", *during, f"--output_dir={place / 'all'}")
+        equal = [frames_equal(place, episode.key) for episode in failures]
+    number = len(failures)
+    print(f"{number} failures of {len(run.plan)} episodes; the plan undrawn takes {undrawn:.1f} s")
+    ways = {
+        "after, by proctor film": film,
+        "the same episodes, as they run": same - alone,
+        "all episodes, as they run": all_of_them - undrawn,
+    }
+    for name, cost in ways.items():
+        print(f"{name}: {cost / number:.2f} s per video, {cost / film:.2f} times film")
+    print(f"frames equal to those filmed during the run: {sum(equal)} of {number} videos")
+
+
+def seconds(*arguments: str) -> float:
+    """Return how long a command takes by the clock."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "proctor", *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"proctor {' '.join(arguments)}: status {done.returncode}\n{done.stderr}")
+    return time.perf_counter() - began
+
+
+def frames_equal(place: Path, key: tuple[str, int, int]) -> bool:
+    """Whether an episode's video, made by film, has the frames of both that were made during a run."""
+    group, task_id, index = key
+    name = f"videos/{group}_{task_id}/eval_episode_{index}.mp4"
+    after, *others = (pictures(place / run / name) for run in ("undrawn", "same", "all"))
+    return all(len(after) == len(other) and all(map(np.array_equal, after, other)) for other in others)
+
+
+def pictures(video: Path) -> list[np.ndarray]:
+    """Return the frames of a video."""
+    with av.open(str(video)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+if __name__ == "__main__":
+    main()
