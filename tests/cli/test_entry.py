@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness import SUPPORT, flags, start_cli, tiny_tree, without_rights
-from proctor.cli.eval import after_run
 from proctor.cli.main import COMMANDS
+from proctor.cli.run import after_run
 from proctor.errors import RunError
 from proctor.plan import make_plan
 from proctor.results import Evaluation, ScoredRun

@@ -63,5 +63,5 @@ def test_a_wrong_address_is_refused_in_one_line_and_leaves_nothing(tmp_path: Pat
 
 
 def test_a_run_without_a_cluster_does_not_import_ray() -> None:
-    script = "import sys, proctor.api, proctor.cli.main, proctor.cli.eval; sys.exit('ray' in sys.modules)"
+    script = "import sys, proctor.api, proctor.cli.main, proctor.cli.run; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

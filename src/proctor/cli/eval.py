@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
-import signal
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, or_embedded
-from proctor.config.settings import Settings
-from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.process import be_steady
-from proctor.errors import (
-    EXIT_EPISODE_ERRORS,
-    EXIT_OK,
-    EXIT_SIGINT,
-    EXIT_SIGTERM,
-    BenchmarkError,
-    DamagedError,
-    PolicyError,
-    RunGoneError,
-)
-from proctor.events import Watcher
-from proctor.replay.run_films import film_run, finish_command
-from proctor.report.console import PatientConsole, count
-from proctor.report.display import JsonDisplay, make_display
-from proctor.report.summary import print_summary, write_run_report
-from proctor.results import Evaluation
-from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
-from proctor.trackers.run_trackers import Trackers
-
-_MOST_NAMED = 3
-"""Folders of logs in one message."""
 
 _WORDS = """Evaluate a policy on a benchmark.
 
@@ -61,115 +29,9 @@ class _NoneOfItsOwn:
 
 
 def _eval(given: Given[_NoneOfItsOwn]) -> int:
+    from proctor.cli.run import evaluate_here  # the engine: `--help` does without
+
     return evaluate_here(build_settings(or_embedded(given.tree)), "eval")
 
 
 eval_command = RunCommand("eval", _eval, _WORDS, ("", _NoneOfItsOwn), flag_tables)
-
-
-def evaluate_here(settings: Settings, command: str) -> int:
-    """Evaluate on this machine, or from it on a cluster; returns the exit status. The command is what goes on."""
-    if not settings.eval.use_async_envs:
-        be_steady()
-    return carry_out(
-        settings,
-        lambda watchers: evaluate_settings(settings, watchers),
-        lambda directory: shlex.join(["proctor", command, f"--resume={directory}"]),
-    )
-
-
-def carry_out(
-    settings: Settings, run: Callable[[Sequence[Watcher]], Evaluation], resume_command: Callable[[Path], str]
-) -> int:
-    """Evaluate, show how it goes and what it came to; returns the exit status.
-
-    Args:
-        settings: of the run.
-        run: evaluates, and tells those who watch.
-        resume_command: the command with which the run in a directory goes on.
-    """
-    console = PatientConsole()
-    display = make_display(console, settings)
-    with Trackers(settings, display.note) as trackers:
-        evaluation = run([display, trackers])
-        resume = resume_command(evaluation.directory)
-        with after_run(evaluation, resume):
-            evaluation = film_run(evaluation, settings, display)
-            trackers.conclude(evaluation)
-    logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
-    with after_run(evaluation, resume):
-        return _conclude(evaluation, console, display, resume, logs)
-
-
-@contextlib.contextmanager
-def after_run(evaluation: Evaluation, resume: str) -> Iterator[None]:
-    """Say what a Ctrl-C means that comes when no episode runs any more: what has ended is stored."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if evaluation.error is not None:
-            words = f"after the run had ended: {evaluation.error}"
-        elif evaluation.stopped_by is not None:
-            words = _how_far(evaluation, resume)
-        else:
-            words = f"after the last episode; the run is stored in {evaluation.directory}"
-        raise KeyboardInterrupt(f"interrupted {words}") from None
-
-
-def _how_far(evaluation: Evaluation, resume: str) -> str:
-    """Say where a run ended that is not complete, and how it goes on, as in "stopped ..."."""
-    if evaluation.unfilmed:
-        command = finish_command(evaluation.directory)
-        videos = count(evaluation.unfilmed, "video")
-        return f"while filming, with {videos} to go; the run is complete. To make them: {command}"
-    if evaluation.info:
-        # Errors are among them: going on tries them again.
-        left = len(evaluation.plan) - evaluation.results.ended.finished
-        return f"with {count(left, 'episode')} to go. To go on: {resume}"
-    if evaluation.run.directory.holds_a_run() or any(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/{DATABASE}")):
-        return f"before its next episode. To go on: {resume}"
-    return "before the first episode; nothing was stored"
-
-
-def _conclude(
-    evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]
-) -> int:
-    """Tell what a run came to, and with which command it goes on; returns the exit status."""
-    report = write_run_report(evaluation)
-    if isinstance(display, JsonDisplay):
-        if report.problem is not None:
-            display.note(report.problem)
-        status = _complain(evaluation, resume, logs)
-        display.result(evaluation, status, report.path)
-        return status
-    if evaluation.info:
-        print_summary(console, evaluation, report)
-    return _complain(evaluation, resume, logs)
-
-
-def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
-    errors = Console(stderr=True)
-    if evaluation.error is not None:
-        errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
-        if isinstance(evaluation.error, PolicyError):
-            written = [str(folder) for folder in logs if any(file.stat().st_size for file in folder.glob("*.log"))]
-            more = " and beside it" if len(written) > _MOST_NAMED else ""
-            where = f"The traceback is in {', '.join(written[:_MOST_NAMED])}{more}. " if written else ""
-            errors.print(Text(f"{where}A policy that was changed is another one"), soft_wrap=True)
-            errors.print(Text(f"and needs a new --output_dir. To go on with this one: {resume}"), soft_wrap=True)
-        elif isinstance(evaluation.error, BenchmarkError):
-            errors.print("Other settings make another run, which needs a new --output_dir.")
-        elif not isinstance(evaluation.error, RunGoneError | DamagedError):
-            errors.print(Text(f"To go on: {resume}"), soft_wrap=True)
-        return evaluation.error.exit_status
-    if evaluation.stopped_by is not None:
-        errors.print(Text(f"stopped {_how_far(evaluation, resume)}"), soft_wrap=True)
-        return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
-    stopped = evaluation.info["run"]["stopped"]
-    if stopped is not None and stopped["decision"] != "recorded":
-        off = "--eval.stop_when=none --eval.until_better_than=none"
-        errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
-    if evaluation.results.ended.errors:
-        errors.print(Text(f"To try the episodes with errors again: {resume}"), soft_wrap=True)
-        return EXIT_EPISODE_ERRORS
-    return EXIT_OK

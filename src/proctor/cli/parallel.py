@@ -13,7 +13,7 @@ from rich.text import Text
 from proctor.benchmarks.rendering import RenderDevice
 from proctor.cli.autotune import advise, stopped_measuring
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.eval import carry_out
+from proctor.cli.run import carry_out
 from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.eval import evaluate_here
+from proctor.cli.run import evaluate_here
 from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section
