@@ -88,7 +88,8 @@ def test_ctrl_c_while_the_report_of_a_stopped_run_is_written_says_how_it_goes_on
     (stubs / "jinja2.py").write_text(PRESS)
     in_worker = "if 'proctor.engine.worker' in sys.modules and 'proctor.cli.main' not in sys.modules:\n"
     first = f"{in_worker}    import os, signal; os.kill(os.getppid(), signal.SIGINT)\n"
-    done = run("eval", *benchmark(tmp_path, first), "--eval.n_episodes=3", folder=stubs)
+    placed = "--policy.placement=worker"  # otherwise workers start before the run does
+    done = run("eval", *benchmark(tmp_path, first), "--eval.n_episodes=3", placed, folder=stubs)
     assert done.returncode == 130, done.stderr
     to_go = f"interrupted with 2 episodes to go. To go on: proctor eval --resume={tmp_path}/run\n"
     assert done.stderr.endswith(f"proctor: {to_go}".encode())

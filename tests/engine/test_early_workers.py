@@ -34,7 +34,7 @@ def test_a_simulator_that_fails_meanwhile_is_built_again(tmp_path: Path, referen
 
 def test_a_policy_that_cannot_be_loaded_leaves_no_worker_behind(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="could not be loaded"):
-        run_tiny(tmp_path / "run", policy={"path": f"{POLICIES}:Slow", "kwargs": {"seconds": 0.0, "wrong": 1}})
+        run_tiny(tmp_path / "run", policy={"path": f"{POLICIES}:Slow", "kwargs": {"wrong": 1}})
     assert psutil.Process().children(recursive=True) == []
     assert [file.name for file in (tmp_path / "run").rglob("*") if file.is_file()] == ["host.log"]
 

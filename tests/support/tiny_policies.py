@@ -265,14 +265,17 @@ class Mannered(Policy):
 
 
 class Slow(Thoughtful):
-    """Thoughtful, and takes its time over every call.
+    """Thoughtful, and takes its time over every call, until the file `hurry` is there.
 
-    `alone` names a file of which there can be one: a second copy cannot be made. `port`: it listens at one.
+    `processes`: or until so many have answered, of which each leaves a file in the folder `hurry`. `alone` names a
+    file of which there can be one: a second copy cannot be made. `port`: it listens at one.
     """
 
-    def __init__(self, seconds: float = 0.02, alone: str | None = None, port: bool = False) -> None:
+    def __init__(self, hurry: str, processes: int = 0, alone: str | None = None, port: bool = False) -> None:
         super().__init__(drawn=False)
-        self._seconds = seconds
+        self._hurry, self._processes = _path(hurry), processes
+        if processes:
+            self._hurry.mkdir(exist_ok=True)
         if alone is not None:
             _path(alone).touch(exist_ok=False)
         self._listener = socket.create_server(("127.0.0.1", 0)) if port else None
@@ -280,7 +283,10 @@ class Slow(Thoughtful):
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
-        time.sleep(self._seconds)
+        if self._processes:
+            (self._hurry / str(os.getpid())).touch()
+        if not self._hurry.exists() or len([*self._hurry.glob("*")]) < self._processes:
+            time.sleep(0.05)
         return super().act(windows, memories, generators)
 
 

@@ -226,7 +226,7 @@ class Preparation:
         hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
         early = WarmProcesses()
         try:
-            if build_meanwhile and self._warm is None:
+            if build_meanwhile and self._warm is None and settings.placement != "worker":
                 early.keep_workers(self._start_early())
             specs = [self._wait_ready(hosts, number, interrupts) for number in range(len(hosts))]
             for host in hosts:
@@ -266,11 +266,9 @@ class Preparation:
             python=settings.env.python,
         )
         plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
-        room = worker_range(
-            settings.eval.batch_size, len(plan), usable_cores(), available_memory() // 2, open_file_limit()
-        )
+        room = worker_range(0, len(plan), usable_cores(), available_memory() // 2, open_file_limit()).start
         workers = list[WorkerHandle]()
-        for number in range(room.start):
+        for number in range(min(room, settings.eval.batch_size or room)):
             try:
                 workers.append(WorkerHandle(number, recipe, None))
             except OSError:

@@ -59,9 +59,8 @@ class ThisMachine:
     def prepare(self, context: RunContext, stored: Identity | None) -> PreparedMachine:
         """Load the policy and find a renderer."""
         _, interrupts, watcher = context
-        return PreparedMachine(
-            self, self.preparation.prepare(interrupts, watcher.note, stored, build_meanwhile=True)
-        )
+        meanwhile = self.feed is None  # where episodes arrive later, nobody knows which simulators to build
+        return PreparedMachine(self, self.preparation.prepare(interrupts, watcher.note, stored, meanwhile))
 
 
 @dataclass(frozen=True)
