@@ -9,6 +9,7 @@ in float32.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,12 +44,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, **others: Any) -> Any:
     """Return what `np.clip` does, from the universal function behind it."""
-    if type(a) in _FLOATING and not others and a_min is not None and a_max is not None:
-        return umath.clip(a, a_min, a_max)
+    if type(a) in _CLIPPED and not others and a_min is not None and a_max is not None:
+        return umath.clip(np.float64(a) if type(a) is float else a, a_min, a_max)
     return np.clip(a, a_min, a_max, **others)
 
 
-_FLOATING = (float, np.float64, np.float32)
+_CLIPPED = (float, np.float64, np.float32)
 
 
 def hstack(tup: Any, **others: Any) -> Any:
@@ -152,3 +153,26 @@ NUMPY.linalg = SimpleNamespace(**{**vars(np.linalg), "norm": norm})
 NUMPY.clip, NUMPY.hstack = clip, hstack
 REWARD_UTILS = SimpleNamespace(**{**vars(reward_utils), "tolerance": tolerance})
 ROTATION = SimpleNamespace(from_matrix=_Matrix)
+
+
+def trial() -> Iterator[tuple[Any, Any]]:
+    """Compute a little of everything both ways, and give what came of it in pairs: ours, and the original's."""
+    rng = np.random.default_rng(0)
+    for vector in rng.normal(size=(64, 4)) * np.logspace(-8, 2, 64)[:, None]:
+        yield bits(norm(vector)), bits(np.linalg.norm(vector))
+        yield bits(norm(vector[:3])), bits(np.linalg.norm(vector[:3]))
+        yield bits(norm(vector[0])), bits(np.linalg.norm(vector[0]))
+        yield bits(clip(vector[0], -1.0, 1.0)), bits(np.clip(vector[0], -1.0, 1.0))
+        yield bits(hstack((vector[0], vector[1]))), bits(np.hstack((vector[0], vector[1])))
+        yield bits(hstack((vector, vector))), bits(np.hstack((vector, vector)))
+        bounds, margin = (0, abs(vector[0]) / 2), abs(vector[1])
+        for sigmoid in _SCALES:
+            parts = vector[2], bounds, margin, sigmoid
+            yield bits(tolerance(*parts)), bits(reward_utils.tolerance(*parts))
+        rotation = Rotation.from_quat(vector).as_matrix()
+        yield bits(quaternion(rotation)), bits(Rotation.from_matrix(rotation).as_quat())
+
+
+def bits(value: Any) -> tuple[type, bytes]:
+    """Return all that can make a difference between two values."""
+    return type(value), np.asarray(value).tobytes()

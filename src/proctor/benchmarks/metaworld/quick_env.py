@@ -86,6 +86,7 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
     def _initialize_simulation(self) -> tuple[Any, Any]:
         model, _ = super()._initialize_simulation()
         self._hand_layout = b""
+        self._hand_rests = self._data_is_reset = False
         return model, NamedData(model)
 
     def step(self, action: Any) -> tuple[NDArray[np.float64], Any, bool, bool, dict[str, Any]]:
@@ -132,17 +133,23 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
         self.curr_path_length = 0
         self._hand_rests = True
         self.reset_model()
-        mujoco.mj_resetData(self.model, self.data)
         self._hand_rests = False
+        mujoco.mj_resetData(self.model, self.data)
+        self._data_is_reset = True
         obs = self.reset_model()
         self._prev_obs = obs[:18].copy()
         obs[18:36] = self._prev_obs
         return obs, {}
 
     def _reset_hand(self, steps: int = 50) -> None:
-        if not self._hand_rests:
+        if self._hand_rests:
+            self.init_tcp = self.tcp_center
+        elif self._data_is_reset:
+            self._data_is_reset = False
             self._move_hand(steps * self.frame_skip)
-        self.init_tcp = self.tcp_center
+            self.init_tcp = self.tcp_center
+        else:
+            super()._reset_hand(steps)
 
     def _move_hand(self, frames: int) -> None:
         """Let the hand reach its place, from the state after `mj_resetData`.
