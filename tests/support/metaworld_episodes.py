@@ -1,6 +1,8 @@
 """Play Meta-World's episodes in a process of its own and print what each comes to, step by step, as one digest.
 
-python metaworld_episodes.py quick|stock STEPS ACTOR:SEED[,…] TASK…   where ACTOR is expert, float32, float64 or wild
+    python metaworld_episodes.py quick|stock STEPS ACTOR:SEED[,...] TASK...
+
+An actor is `expert`, or random: `float32`, `float64`, or `wild`, which goes beyond the bounds.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def main(route: str, steps: str, plays: str, *tasks: str) -> None:
                 "wild": lambda seed: random("float32", 4, seed),
             }[actor](int(seed))
             digest = hashlib.sha256(b"".join(play(simulator, task, int(seed), act, int(steps))))
-            print(name, entry, digest.hexdigest(), flush=True)
+            sys.stdout.write(f"{name} {entry} {digest.hexdigest()}\n")
         simulator.close()
 
 

@@ -11,6 +11,7 @@ import builtins
 import importlib.util
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy._core import umath
 from numpy.typing import NDArray
 
 from proctor.benchmarks.metaworld.exact import NUMPY, REWARD_UTILS, ROTATION
+from proctor.benchmarks.metaworld.models import compiled_model
 
 
 def run_again(module: str, imports: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +86,9 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
             return function
 
     def _initialize_simulation(self) -> tuple[Any, Any]:
-        model, _ = super()._initialize_simulation()
+        model = compiled_model(Path(self.fullpath))
+        shown = model.vis.global_
+        shown.offwidth, shown.offheight = max(shown.offwidth, self.width), max(shown.offheight, self.height)
         self._hand_layout = b""
         self._hand_rests = self._data_is_reset = False
         return model, NamedData(model)
@@ -201,7 +205,7 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
                 for side in (0, 1):
                     if pads[side] in pair:
                         forces[side] += data.efc_force[contacts.efc_address[number]]
-        return 0 < forces[0] and 0 < forces[1]
+        return forces[0] > 0 and forces[1] > 0
 
 
 @cache
