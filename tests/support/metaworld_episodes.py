@@ -22,6 +22,7 @@ from proctor.types import ENVIRONMENT_STATE, Episode, Task
 
 Actor = Callable[[NDArray[np.float64]], NDArray[Any]]
 LOOK = frozenset({ENVIRONMENT_STATE})
+RANDOM = {"float32": ("float32", 1.0), "float64": ("float64", 1.0), "wild": ("float32", 4.0)}
 
 
 def expert(task: Task, seed: int) -> Actor:
@@ -72,12 +73,7 @@ def main(route: str, steps: str, plays: str, *tasks: str) -> None:
         assert is_stock == (route == "stock")
         for entry in plays.split(","):
             actor, seed = entry.split(":")
-            act = {
-                "expert": lambda seed, task=task: expert(task, seed),
-                "float32": lambda seed: random("float32", 1, seed),
-                "float64": lambda seed: random("float64", 1, seed),
-                "wild": lambda seed: random("float32", 4, seed),
-            }[actor](int(seed))
+            act = expert(task, int(seed)) if actor == "expert" else random(*RANDOM[actor], int(seed))
             digest = hashlib.sha256(b"".join(play(simulator, task, int(seed), act, int(steps))))
             sys.stdout.write(f"{name} {entry} {digest.hexdigest()}\n")
         simulator.close()

@@ -17,6 +17,8 @@ from proctor.machine.versions import installed_versions
 
 _MUJOCO = "3.3.0"
 _METAWORLD = "3.1.1"
+TESTED = f"metaworld=={_METAWORLD} mujoco=={_MUJOCO}"
+"""What to ask pip for."""
 
 _TASKS = "ed927283a1d9f00329bde91ac038c06a0d92cbd47414fd83ee2b0d1a49327b6c"
 """SHA-256 of Meta-World's base class, reward functions and tasks, together."""

@@ -19,6 +19,9 @@ from numpy._core import umath
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+clip_elements: Any = umath.clip  # type: ignore[attr-defined]
+"""The universal function behind `np.clip`."""
+
 _FLOAT64 = np.dtype(np.float64)
 _REAL = (float, np.float64, int)
 _SQUARABLE = 1e150
@@ -43,9 +46,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, **others: Any) -> Any:
-    """Return what `np.clip` does, from the universal function behind it."""
+    """Return what `np.clip` does, without the two functions around it."""
     if type(a) in _CLIPPED and not others and a_min is not None and a_max is not None:
-        return umath.clip(np.float64(a) if type(a) is float else a, a_min, a_max)
+        return clip_elements(np.float64(a) if type(a) is float else a, a_min, a_max)
     return np.clip(a, a_min, a_max, **others)
 
 

@@ -1,6 +1,6 @@
 """Compiled models, kept from one process to the next: to read one takes a third of the time of compiling it.
 
-They lie in the user's cache folder, about 21 MB each, by the version of MuJoCo and by what Meta-World's assets are.
+They lie in the user's cache folder, about 21 MB each, by MuJoCo's version and by what Meta-World's assets are.
 Nothing depends on them: where one cannot be kept, or was damaged, the model is compiled.
 """
 
@@ -13,12 +13,10 @@ import os
 import platform
 import shutil
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import mujoco
-import numpy as np
 
 _ENOUGH_SPACE = 4 << 30
 """Bytes that have to be free before another model is kept: all fifty take one gigabyte."""
@@ -53,10 +51,8 @@ def models_folder(assets: Path) -> Path | None:
 def _read(folder: Path, name: str) -> Any:
     for file in folder.glob(f"{name}.*.mjb"):
         try:
-            with file.open("rb") as opened:
-                is_whole = file.name == _file_name(name, _checksum(iter(lambda: opened.read(1 << 20), b"")))
-            # By its path: handed over as bytes, it would be copied twice.
-            if is_whole:
+            if file.name == _whole_name(name, file):
+                # By its path: handed over as bytes, it would be copied twice.
                 return mujoco.MjModel.from_binary_path(str(file))
         except (OSError, ValueError):
             continue  # gone by now, or not to be read: the model will be compiled
@@ -64,24 +60,24 @@ def _read(folder: Path, name: str) -> Any:
 
 
 def _keep(model: Any, folder: Path, name: str) -> None:
-    content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
-    mujoco.mj_saveModel(model, None, content)
     partial = folder / f".{name}-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(folder).free < _ENOUGH_SPACE:
-            return
-        partial.write_bytes(content)
-        partial.replace(folder / _file_name(name, _checksum([content])))
+        if shutil.disk_usage(folder).free > _ENOUGH_SPACE:
+            mujoco.mj_saveModel(model, str(partial), None)
+            if partial.stat().st_size == mujoco.mj_sizeModel(model):
+                partial.replace(folder / _whole_name(name, partial))
     except OSError:  # no home, or none that can be written to
+        pass
+    finally:
         with contextlib.suppress(OSError):
             partial.unlink()
 
 
-def _checksum(blocks: Iterable[Any]) -> int:
-    return functools.reduce(lambda sum_, block: zlib.crc32(block, sum_), blocks, 0)
-
-
-def _file_name(name: str, checksum: int) -> str:
-    """Return the name that a file has only as long as it is whole."""
+def _whole_name(name: str, file: Path) -> str:
+    """Return the name that a file has as long as it is whole: its checksum is part of it."""
+    checksum = 0
+    with file.open("rb") as opened:
+        while block := opened.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
     return f"{name}.{checksum:08x}.mjb"

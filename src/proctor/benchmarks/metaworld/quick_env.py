@@ -1,4 +1,4 @@
-"""Meta-World's environments again, near MuJoCo's own speed: the same tasks over a quicker base, equal in every bit.
+"""Meta-World's environments near MuJoCo's own speed: the same tasks over a quicker base, equal in every bit.
 
 The fifty tasks are not rewritten. The module of a task is run a second time, under imports of its own: where it
 asks for NumPy, SciPy's rotations, the reward functions and the base class, it gets those of `exact.py` and of this
@@ -17,10 +17,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy._core import umath
 from numpy.typing import NDArray
 
-from proctor.benchmarks.metaworld.exact import NUMPY, REWARD_UTILS, ROTATION
+from proctor.benchmarks.metaworld.exact import NUMPY, REWARD_UTILS, ROTATION, clip_elements, norm
 from proctor.benchmarks.metaworld.models import compiled_model
 
 
@@ -46,6 +45,7 @@ _IMPORTS = {
 }
 _BASE = "metaworld.sawyer_xyz_env"
 _base = run_again(_BASE, _IMPORTS)
+_SawyerXYZEnv: Any = _base["SawyerXYZEnv"]
 
 _POINTING_DOWN = (1.0, 0.0, 1.0, 0.0)
 """The quaternion of the hand, always."""
@@ -76,7 +76,7 @@ class NamedData(mujoco.MjData):  # type: ignore[misc]
         )
 
 
-class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
+class QuickSawyerEnv(_SawyerXYZEnv):  # type: ignore[misc]
     """The base of all tasks; every method does what the one that it replaces does."""
 
     class _Decorators:
@@ -111,19 +111,19 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
         self.curr_path_length += 1
         mujoco.mj_forward(self.model, self.data)
         space = self.sawyer_observation_space
-        self._last_stable_obs = obs = umath.clip(self._get_obs(), space.low, space.high)
+        self._last_stable_obs = obs = clip_elements(self._get_obs(), space.low, space.high)
         reward, info = self.evaluate_state(obs, action)
         return obs.copy(), reward, False, self.curr_path_length == self.max_path_length, info
 
     def set_xyz_action(self, action: NDArray[Any]) -> None:
         """Move the point that the hand is welded to."""
         data = self.data
-        moved = data.mocap_pos[0] + umath.clip(action, -1, 1) * self.action_scale
-        data.mocap_pos[0] = umath.clip(moved, self.mocap_low, self.mocap_high)
+        moved = data.mocap_pos[0] + clip_elements(action, -1, 1) * self.action_scale
+        data.mocap_pos[0] = clip_elements(moved, self.mocap_low, self.mocap_high)
         data.mocap_quat[0] = _POINTING_DOWN
 
     def do_simulation(self, ctrl: Any, n_frames: int) -> None:
-        """Let MuJoCo step, without the forces inside bodies: no sensor here reads them and no motion comes of them."""
+        """Let MuJoCo step. Forces inside bodies are left out: nobody reads them, and no motion comes of them."""
         self.data.ctrl[:] = ctrl
         mujoco.mj_step(self.model, self.data, nstep=n_frames)
 
@@ -184,7 +184,7 @@ class QuickSawyerEnv(_base["SawyerXYZEnv"]):  # type: ignore[misc]
 
     def _get_curr_obs_combined_no_goal(self) -> NDArray[np.float64]:
         data = self.data
-        apart = NUMPY.linalg.norm(data.body("rightclaw").xpos - data.body("leftclaw").xpos)
+        apart = norm(data.body("rightclaw").xpos - data.body("leftclaw").xpos)
         obs = np.zeros(4 + self._obs_obj_max_len)
         obs[:3] = data.body("hand").xpos
         obs[3] = min(float(apart) / 0.1, 1.0)  # a length is never below zero
