@@ -29,9 +29,12 @@ def both(steps: int, plays: str, *tasks: str) -> tuple[list[str], list[str]]:
     return quick, stock
 
 
-# One that turns by a matrix, one with two objects, one with its own caging reward, one whose hand lands elsewhere
-# with every layout, one with a Gaussian reward and a joint, one with a number's norm.
-SAMPLE = ("pick-place-v3", "stick-push-v3", "soccer-v3", "door-lock-v3", "dial-turn-v3", "handle-press-v3")
+# With a matrix for a turn, two objects, a caging reward of its own or of each density, a hand that lands elsewhere
+# with every layout, a Gaussian reward and a joint, the norm of a number.
+SAMPLE = (
+    "pick-place-v3", "stick-push-v3", "soccer-v3", "assembly-v3", "hammer-v3", "shelf-place-v3", "door-lock-v3",
+    "dial-turn-v3", "handle-press-v3",
+)  # fmt: skip
 
 
 def test_quick_episodes_equal_meta_worlds_own_in_every_bit() -> None:

@@ -19,7 +19,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.metaworld.exact import NUMPY, REWARD_UTILS, ROTATION, clip_elements, norm
+from proctor.benchmarks.metaworld.exact import NUMPY, REWARD_UTILS, ROTATION, clip_elements, norm, tolerance
 from proctor.benchmarks.metaworld.models import compiled_model
 
 
@@ -206,6 +206,48 @@ class QuickSawyerEnv(_SawyerXYZEnv):  # type: ignore[misc]
                     if pads[side] in pair:
                         forces[side] += data.efc_force[contacts.efc_address[number]]
         return forces[0] > 0 and forces[1] > 0
+
+    def _gripper_caging_reward(
+        self,
+        action: NDArray[Any],
+        obj_pos: NDArray[np.float64],
+        obj_radius: float,
+        pad_success_thresh: float,
+        object_reach_radius: float,
+        xz_thresh: float,
+        desired_gripper_effort: float = 1.0,
+        high_density: bool = False,
+        medium_density: bool = False,
+    ) -> Any:
+        """Reward a grasp: what the original does in arrays of two numbers, here number by number."""
+        product = REWARD_UTILS.hamacher_product
+        x, y, z = obj_pos.tolist()
+        init_x, init_y, init_z = self.obj_init_pos.tolist()
+        left, right = self.get_body_com("leftpad").item(1), self.get_body_com("rightpad").item(1)
+        bounds = obj_radius, pad_success_thresh
+        caging_y = product(
+            tolerance(abs(left - y), bounds, abs(abs(left - init_y) - pad_success_thresh), "long_tail"),
+            tolerance(abs(right - y), bounds, abs(abs(right - init_y) - pad_success_thresh), "long_tail"),
+        )
+        tcp = self.tcp_center
+        tcp_x, _, tcp_z = tcp.tolist()
+        init_tcp_x, _, init_tcp_z = self.init_tcp.tolist()
+        caging_xz = tolerance(
+            norm(np.array((tcp_x - x, tcp_z - z))),
+            (0, xz_thresh),
+            norm(np.array((init_x - init_tcp_x, init_z - init_tcp_z))) - xz_thresh,
+            "long_tail",
+        )
+        gripper_closed = min(max(0, action[-1]), desired_gripper_effort) / desired_gripper_effort
+        caging = product(caging_y, caging_xz)
+        reward = product(caging, gripper_closed if caging > 0.97 else 0.0)
+        if high_density:
+            return (reward + caging) / 2
+        if medium_density:
+            margin = abs(norm(self.obj_init_pos - self.init_tcp) - object_reach_radius)
+            reach = tolerance(norm(obj_pos - tcp), (0, object_reach_radius), margin, "long_tail")
+            return (reward + reach) / 2
+        return reward
 
 
 @cache
