@@ -190,7 +190,7 @@ MAY_CHANGE = {
     "cluster": {"address", "min_nodes"},
     "wandb": {"enable", "project", "entity", "mode", "run_id", "notes", "add_tags", "disable_artifact"},
     "env": {"task", "python", "max_parallel_tasks"},
-    "env metaworld": {"visualization_height", "visualization_width"},
+    "env metaworld": {"visualization_height", "visualization_width", "stock"},
     "env pusht": {"visualization_height", "visualization_width"},
     "env aloha": {"visualization_height", "visualization_width"},
     "env libero": {"assets_path"},

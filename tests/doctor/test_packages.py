@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from proctor.doctor.findings import Finding, State
 from proctor.doctor.imports import try_imports
-from proctor.doctor.packages import PACKAGES, Package, absent, cuda_in, is_there, look_at_package
+from proctor.doctor.packages import (
+    PACKAGES,
+    Package,
+    absent,
+    cuda_in,
+    is_there,
+    look_at_environments,
+    look_at_package,
+)
 from proctor.installation import install_command
 
 BY_NAME = {package.name: package for package in PACKAGES}
@@ -150,3 +159,21 @@ def test_one_import_that_crashes_exits_hangs_or_chatters_does_not_hide_the_other
 )
 def test_torchs_cuda_is_read_from_its_version_file(text: str, cuda: str) -> None:
     assert cuda_in(text) == cuda
+
+
+def meta_world(state: State) -> list[Finding]:
+    return [Finding("Meta-World", "metaworld", state, "3.1.1", needed=True)]
+
+
+def test_the_doctor_says_which_environments_meta_worlds_tasks_run_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = "proctor.benchmarks.metaworld.environments.why_stock"
+    monkeypatch.setattr(where, lambda: "")
+    (finding,) = look_at_environments(meta_world("ok"))
+    assert (finding.state, finding.text) == ("ok", "quick environments, with the bits of Meta-World's own")
+    monkeypatch.setattr(where, lambda: "mujoco is 3.8.1, not 3.3.0")
+    (finding,) = look_at_environments(meta_world("ok"))
+    assert finding.state == "note"
+    assert finding.text.endswith("half as quick: mujoco is 3.8.1, not 3.3.0")
+    assert finding.remedy == "pip install metaworld==3.1.1 mujoco==3.3.0"
+    assert not finding.in_the_way
+    assert look_at_environments(meta_world("broken")) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -146,6 +146,8 @@ def look_at_packages() -> list[Finding]:
                     finding, text=f"cannot be imported without {culprit.name}", remedy=culprit.remedy
                 )
         findings.append(finding)
+        if package.name == "metaworld":
+            findings += look_at_environments(findings)
     return findings
 
 
@@ -176,6 +178,19 @@ def look_at_package(package: Package, there: bool, complaints: Mapping[str, str]
         cuda = cuda_of(version)
         return replace(finding, text=f"{finding.text}, " + (f"CUDA {cuda}" if cuda else "without CUDA"))
     return finding
+
+
+def look_at_environments(packages: Sequence[Finding]) -> list[Finding]:
+    """Return a finding about which environments Meta-World's tasks run in, if its packages are in order."""
+    if not all(finding.state == "ok" for finding in packages if finding.section == META_WORLD):
+        return []
+    from proctor.benchmarks.metaworld.environments import TESTED, why_stock
+
+    why = why_stock()
+    if not why:
+        return [Finding(META_WORLD, "speed", "ok", "quick environments, with the bits of Meta-World's own")]
+    remedy = f"pip install {TESTED}"
+    return [Finding(META_WORLD, "speed", "note", f"Meta-World's own environments, half as quick: {why}", remedy)]
 
 
 def absent(package: Package, python: tuple[int, int]) -> Finding:

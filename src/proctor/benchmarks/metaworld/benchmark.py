@@ -40,6 +40,9 @@ class MetaWorldSettings(EnvSettings):
     ] = False
     prompts: Annotated[Path | None, "YAML file of task: prompt, over LeRobot's or Proctor's own wording"] = None
     episode_length: Annotated[int, AtLeast(1), "step limit"] = MAX_STEPS
+    stock: Annotated[
+        bool, EXECUTION, "run Meta-World's own environments, not the quick ones: the same bits, more slowly"
+    ] = False
 
 
 class MetaWorld(Benchmark):

@@ -7,11 +7,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 from numpy.typing import NDArray
 
 from proctor.benchmarks.metaworld.benchmark import TASK_ONE_HOT, MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.cameras import MetaWorldCameras, camera_arguments
+from proctor.benchmarks.metaworld.environments import environment_class, stock_class
 from proctor.benchmarks.rendering import Cameras
 from proctor.types import (
     ENVIRONMENT_STATE,
@@ -40,7 +40,8 @@ class MetaWorldSimulator:
     """Wraps a V3 environment so that seeding holds and drawing happens on a look only."""
 
     def __init__(self, task: Task, settings: MetaWorldSettings, spec: BenchmarkSpec) -> None:
-        self._env = ALL_V3_ENVIRONMENTS[task.name](**camera_arguments(settings))
+        choose = stock_class if settings.stock else environment_class
+        self._env = choose(task.name)(**camera_arguments(settings))
         self._cameras: Cameras = MetaWorldCameras(self._env, settings)
         self._make_seedable()
         self._one_hot = np.equal(one_hot_tasks(settings), task.name).astype(np.float32)
