@@ -20,6 +20,7 @@ from proctor.report.page.figures import tidy
 from proctor.report.page.run_section import Fact
 from proctor.report.page.settings import command_of
 from proctor.report.page.trace import Lane, Trace, lanes_of_actions, trace_figure
+from proctor.store.observed import MOST_COLUMNS, read_observed
 from proctor.store.outcomes import FAILURE, Kind
 from proctor.store.schema import EpisodeRecord
 from proctor.store.stored_run import StoredRun
@@ -34,17 +35,19 @@ MOST_NUMBERS = 1 << 22
 
 _MOST_NAMED = 40
 _REWARD_HEIGHT = 48
+_OBSERVED_HEIGHT = 20
 
 
 class Detail(NamedTuple):
-    """How much is drawn of an episode: numbers of an action, and points of each."""
+    """How much is drawn of an episode: numbers of an action and of an observation, and points of each."""
 
     actions: int
+    observed: int
     points: int
 
 
-IN_A_REPORT = Detail(actions=8, points=80)
-ON_ITS_PAGE = Detail(actions=32, points=480)
+IN_A_REPORT = Detail(actions=8, observed=8, points=80)
+ON_ITS_PAGE = Detail(actions=32, observed=MOST_COLUMNS, points=480)
 
 
 class Command(NamedTuple):
@@ -158,19 +161,36 @@ def _trace(
     else:
         columns = trajectory.actions[0].shape[1]
         starts = np.cumsum(trajectory.chunks)[:-1]
+        observed, untold = _observed(run, record, detail)
         trace = Trace(
             [
                 Lane("reward", kind, trajectory.rewards, _REWARD_HEIGHT),
                 *lanes_of_actions(trajectory.actions, detail.actions),
+                *observed,
             ],
             trajectory.steps,
             [0, *starts.tolist()],
             trajectory.succeeded,
         )
         left_out = f"Of {columns} numbers of an action the first {detail.actions} are drawn."
-        left_out = left_out if columns > detail.actions else ""
+        left_out = " ".join(filter(None, (left_out if columns > detail.actions else "", untold)))
     title = f"{clip(record.task, 80)} episode {record.episode_index} over its steps"
     return trace_figure(f"{ident}-trace", title, trace, detail.points), left_out
+
+
+def _observed(run: StoredRun, record: EpisodeRecord, detail: Detail) -> tuple[list[Lane], str]:
+    """Return lanes of the numbers beside the episode's film, and what of them is left out."""
+    place = run.plan.place_of(record.key)
+    filmed = place is not None and run.video(place) is not None
+    found = read_observed(run.path, record.key, record.steps) if filmed else None
+    if found is None:
+        return [], ""
+    names = [clip(name, 60) for name in found.names[: detail.observed]]
+    values = found.values[1:].astype(np.float64)  # those after each step, as rewards are
+    lanes = [Lane(name, "observed", values[:, number], _OBSERVED_HEIGHT) for number, name in enumerate(names)]
+    if found.there <= len(lanes):
+        return lanes, ""
+    return lanes, f"Of {found.there} observed numbers the first {len(lanes)} are drawn."
 
 
 def _facts(record: EpisodeRecord, episode: Episode, trajectory: Trajectory | None) -> list[Fact]:
