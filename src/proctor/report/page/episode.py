@@ -232,21 +232,28 @@ def _tidy(value: float) -> str:
         return "beyond all bounds"
 
 
-def _commands(run: StoredRun, episode: Episode, kept: bool) -> list[Command]:
-    """Return the commands that run it again; none whose words would mean another episode, or are no plain text."""
+def words_of(run: StoredRun, episode: Episode) -> str | None:
+    """Return the words that name an episode on a command line; `None` if they mean others too, or are no text."""
     words = f"{episode.task.name}:{episode.index}"
     if not words.isprintable():
-        return []
+        return None
     try:
-        if [one.key for one in chosen(run.planned, words)] != [episode.key]:
-            return []
+        alone = [one.key for one in chosen(run.planned, words)] == [episode.key]
     except UsageError:
+        return None
+    return words if alone else None
+
+
+def _commands(run: StoredRun, episode: Episode, kept: bool) -> list[Command]:
+    """Return the commands that run it again; none whose words would mean another episode, or are no plain text."""
+    words = words_of(run, episode)
+    if words is None:
         return []
     found = []
     if kept:
         flag = f"--only={words}" if words.startswith("-") else words
-        command = shlex.join(["proctor", "replay", str(run.path), flag])
-        found.append(Command("From its stored actions, without the policy:", command))
+        for what, name in (("From its stored actions, without the policy:", "replay"), ("As a video:", "film")):
+            found.append(Command(what, shlex.join(["proctor", name, str(run.path), flag])))
     again = command_of({**run.settings, "only": words, "failed": None})
     if again is not None:
         found.append(Command("With its policy, as a new run:", again))
