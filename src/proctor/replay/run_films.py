@@ -64,6 +64,9 @@ def film_run(evaluation: Evaluation, settings: Settings, watcher: Watcher) -> Ev
         plan = lacking_videos(run, choice)
         if not plan:
             return evaluation
+        if not settings.eval.use_async_envs:  # of an earlier session; here everything stays in this process
+            watcher.note(f"{count(len(plan), 'episode')} are left to film: {finish_command(run.path)}")
+            return replace(evaluation, unfilmed=len(plan))
         watcher.note(
             f"{count(len(evaluation.records), 'episode')} stored, success {evaluation.results.overall}. Filming "
             f"{count(len(plan), 'episode')} from stored actions; Ctrl-C ends that and loses no result"
