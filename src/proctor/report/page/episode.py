@@ -33,7 +33,7 @@ MOST_VIEWS = 12
 MOST_NUMBERS = 1 << 22
 """Of a trajectory that a page unpacks: it may be anybody's, and a page has not much time."""
 
-_MOST_NAMED = 40
+_MOST_NAMED = 64
 _REWARD_HEIGHT = 48
 _OBSERVED_HEIGHT = 20
 
@@ -115,7 +115,8 @@ def episode_view(
     place = run.plan.place_of(record.key)
     episode = run.plan[0 if place is None else place]
     trajectory, untold = _trajectory(run, record)
-    trace, left_out = _trace(run, record, trajectory, ident, detail)
+    observed = _observed(run, record, detail)
+    trace, left_out = _trace(run, record, trajectory, ident, detail, observed.lanes)
     return EpisodeView(
         ident=ident,
         run=number,
@@ -124,11 +125,15 @@ def episode_view(
         prompt=episode.task.prompt if episode.task.prompt != episode.task.name else "",
         video=video,
         trace=trace,
-        untold=" ".join(filter(None, (untold, left_out))),
+        untold=" ".join(filter(None, (untold, left_out, observed.left_out if trajectory else ""))),
         facts=_facts(record, episode, trajectory),
         numbers=[
             _named(words, numbers)
-            for words, numbers in (("Where it began", record.layout), ("What was measured", record.metrics))
+            for words, numbers in (
+                ("Where it began", record.layout),
+                ("What was measured", record.metrics),
+                ("Observed, the same at every step", observed.constant),
+            )
             if numbers
         ],
         commands=_commands(run, episode, trajectory is not None),
@@ -147,7 +152,12 @@ def _trajectory(run: StoredRun, record: EpisodeRecord) -> tuple[Trajectory | Non
 
 
 def _trace(
-    run: StoredRun, record: EpisodeRecord, trajectory: Trajectory | None, ident: str, detail: Detail
+    run: StoredRun,
+    record: EpisodeRecord,
+    trajectory: Trajectory | None,
+    ident: str,
+    detail: Detail,
+    observed: Sequence[Lane],
 ) -> tuple[Markup, str]:
     kind = outcome(record)
     if trajectory is None:
@@ -161,7 +171,6 @@ def _trace(
     else:
         columns = trajectory.actions[0].shape[1]
         starts = np.cumsum(trajectory.chunks)[:-1]
-        observed, untold = _observed(run, record, detail)
         trace = Trace(
             [
                 Lane("reward", kind, trajectory.rewards, _REWARD_HEIGHT),
@@ -173,24 +182,38 @@ def _trace(
             trajectory.succeeded,
         )
         left_out = f"Of {columns} numbers of an action the first {detail.actions} are drawn."
-        left_out = " ".join(filter(None, (left_out if columns > detail.actions else "", untold)))
+        left_out = left_out if columns > detail.actions else ""
     title = f"{clip(record.task, 80)} episode {record.episode_index} over its steps"
     return trace_figure(f"{ident}-trace", title, trace, detail.points), left_out
 
 
-def _observed(run: StoredRun, record: EpisodeRecord, detail: Detail) -> tuple[list[Lane], str]:
-    """Return lanes of the numbers beside the episode's film, and what of them is left out."""
+class _Observed(NamedTuple):
+    """The numbers beside an episode's film: those that change, those that do not, and what of them is left out."""
+
+    lanes: Sequence[Lane] = ()
+    constant: Mapping[str, float] = {}
+    left_out: str = ""
+
+
+def _observed(run: StoredRun, record: EpisodeRecord, detail: Detail) -> _Observed:
     place = run.plan.place_of(record.key)
     filmed = place is not None and run.video(place) is not None
     found = read_observed(run.path, record.key, record.steps) if filmed else None
     if found is None:
-        return [], ""
-    names = [clip(name, 60) for name in found.names[: detail.observed]]
+        return _Observed()
+    still = (found.values == found.values[0]).all(axis=0)
     values = found.values[1:].astype(np.float64)  # those after each step, as rewards are
-    lanes = [Lane(name, "observed", values[:, number], _OBSERVED_HEIGHT) for number, name in enumerate(names)]
-    if found.there <= len(lanes):
-        return lanes, ""
-    return lanes, f"Of {found.there} observed numbers the first {len(lanes)} are drawn."
+    changing = [
+        (clip(name, 60), values[:, number]) for number, name in enumerate(found.names) if not still[number]
+    ]
+    constant = {name: float(values[0, number]) for number, name in enumerate(found.names) if still[number]}
+    left_out = []
+    if len(changing) > detail.observed:
+        left_out.append(f"Of {len(changing)} observed numbers that change the first {detail.observed} are drawn.")
+    if found.there > len(found.names):
+        left_out.append(f"Of {found.there} observed numbers the first {len(found.names)} are kept.")
+    lanes = [Lane(name, "observed", numbers, _OBSERVED_HEIGHT) for name, numbers in changing[: detail.observed]]
+    return _Observed(lanes, constant, " ".join(left_out))
 
 
 def _facts(record: EpisodeRecord, episode: Episode, trajectory: Trajectory | None) -> list[Fact]:
