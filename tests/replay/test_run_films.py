@@ -165,9 +165,12 @@ def test_films_that_cannot_be_written_cost_no_result(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "videos").mkdir(parents=True)
     (run / "videos" / "a_0").write_text("somebody's own")
-    done = run_cli("eval", *flags(tiny_tree(run, task="a", n_episodes=1, env=SHORT, eval={"video": "all"})))
+    done = run_cli(
+        "eval", *flags(tiny_tree(run, task="a", n_episodes=1, env=SHORT, eval={"video": "all"}, display="plain"))
+    )
     assert done.returncode == 0, done.stderr
-    assert "no videos: " in done.stdout or "could not be made" in done.stdout
+    assert "no videos: cannot write" in done.stdout
+    assert "not filmed: 1 episode." in done.stdout
     assert f"proctor film {run} --which=missing" in done.stdout
     assert len(digests(run)) == 1
 
@@ -241,5 +244,5 @@ def test_an_outcome_that_was_forged_meanwhile_gets_no_film(tmp_path: Path) -> No
     done = run_cli("eval", f"--resume={run}", "--eval.video=all")
     assert done.returncode == 0, done.stderr
     assert "no video: it would show another episode" in done.stdout
-    assert "1 video could not be made" in done.stdout
+    assert "not filmed: 1 episode." in done.stdout
     assert not videos(run)
