@@ -75,7 +75,7 @@ def test_a_shard_that_is_started_again_does_not_change_the_run(tmp_path: Path) -
     victim = next(
         child
         for child in descendants(process.pid)
-        if role(child) == "other" and "proctor.cli.shard" in " ".join(child.cmdline())
+        if role(child) == "other" and "proctor.cli.child" in " ".join(child.cmdline())
     )
     kill(victim)
     status, told = finish(process)

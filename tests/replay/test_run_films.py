@@ -22,8 +22,12 @@ from harness import (
     tiny_tree,
     wait_until,
 )
+from proctor.engine.merging import merge_runs
 from proctor.events import Watcher
+from proctor.report.page.episode import ON_ITS_PAGE, episode_view
 from proctor.results import ScoredRun
+from proctor.store.observed import read_observed
+from proctor.store.stored_run import StoredRun
 from replay.test_film import failures, frames, videos
 from replay.test_replay import forge
 
@@ -161,9 +165,12 @@ def test_films_that_cannot_be_written_cost_no_result(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "videos").mkdir(parents=True)
     (run / "videos" / "a_0").write_text("somebody's own")
-    done = run_cli("eval", *flags(tiny_tree(run, task="a", n_episodes=1, env=SHORT, eval={"video": "all"})))
+    done = run_cli(
+        "eval", *flags(tiny_tree(run, task="a", n_episodes=1, env=SHORT, eval={"video": "all"}, display="plain"))
+    )
     assert done.returncode == 0, done.stderr
-    assert "no videos: " in done.stdout or "could not be made" in done.stdout
+    assert "no videos: cannot write" in done.stdout
+    assert "not filmed: 1 episode." in done.stdout
     assert f"proctor film {run} --which=missing" in done.stdout
     assert len(digests(run)) == 1
 
@@ -175,6 +182,31 @@ def test_shards_are_filmed_once_they_are_one_run(tmp_path: Path, as_they_ran: Pa
     assert sorted(videos(tmp_path / "run")) == failures(as_they_ran)
     assert not list((tmp_path / "run").glob("shard_*/videos"))
     assert ScoredRun.open(tmp_path / "run").settings["eval"]["video"] == "failures"
+
+
+def test_a_film_keeps_the_numbers_that_could_be_observed_and_pages_show_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = run_tiny(run, task="a", n_episodes=2, env=SHORT, eval={"video": "1"})
+    first, second = done.records
+    found = read_observed(run, first.key, first.steps)
+    assert found is not None
+    assert list(found.names) == [f"observation.state {number}" for number in range(3)]
+    with StoredRun.open(run).table() as table:
+        trajectory = table.trajectory(first.key)
+    assert trajectory is not None
+    # The tiny benchmark's layout is its first state, and its reward the sum of the state.
+    assert found.values[0, :2].tolist() == pytest.approx([first.layout["x"], first.layout["y"]])
+    assert found.values[1:].sum(axis=1).tolist() == pytest.approx(trajectory.rewards.tolist(), abs=1e-5)
+    assert read_observed(run, second.key, second.steps) is None, "it was not filmed"
+    shown = episode_view(StoredRun.open(run), first, "e", ON_ITS_PAGE, None).trace
+    assert all(name in shown for name in ("reward", "action 1", *found.names))
+    unfilmed = episode_view(StoredRun.open(run), second, "e", ON_ITS_PAGE, None).trace
+    assert ("action 1" in unfilmed, found.names[0] in unfilmed) == (True, False)
+    # They go with their film: into a merged run, and away when another takes its place.
+    merge_runs([run], tmp_path / "merged")
+    assert read_observed(tmp_path / "merged", first.key, first.steps) is not None
+    assert run_cli("film", str(run), "a:0").returncode == 0
+    assert read_observed(run, first.key, first.steps) is not None
 
 
 def test_an_evaluator_films_every_evaluation(tmp_path: Path) -> None:
@@ -212,5 +244,5 @@ def test_an_outcome_that_was_forged_meanwhile_gets_no_film(tmp_path: Path) -> No
     done = run_cli("eval", f"--resume={run}", "--eval.video=all")
     assert done.returncode == 0, done.stderr
     assert "no video: it would show another episode" in done.stdout
-    assert "1 video could not be made" in done.stdout
+    assert "not filmed: 1 episode." in done.stdout
     assert not videos(run)

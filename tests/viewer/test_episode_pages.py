@@ -122,7 +122,7 @@ def test_hostile_names_and_numbers_are_only_text(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", {f"x/{HOSTILE}": [True, None, False]}, videos=True)
     keys = [episode.key for episode in ScoredRun.open(path).plan]
     key = keys[2]
-    absurd = {HOSTILE: 1e308, "huge": 10**400, "nan": float("nan"), **{f"n{i}": i for i in range(60)}}
+    absurd = {HOSTILE: 1e308, "huge": 10**400, "nan": float("nan"), **{f"n{i}": i for i in range(84)}}
     with RunDirectory(path).table() as table:
         (row,) = [record for record in table.records() if record.key == key]
         table._tables.delete("episodes", table._tables.find("episodes", key) or {})

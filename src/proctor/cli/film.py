@@ -22,7 +22,7 @@ from proctor.replay.film import film, film_into_run, to_film
 from proctor.replay.replayer import Replay, check_names_no_code
 from proctor.replay.side_by_side import film_side_by_side, pairs_to_film
 from proctor.report.console import PatientConsole, count
-from proctor.store.bundles import is_bundle, opened
+from proctor.store.bundles import SUFFIX, is_bundle, opened
 from proctor.store.run_directory import DATABASE
 from proctor.store.stored_run import StoredRun
 
@@ -99,7 +99,7 @@ def _film(given: Given[FilmFlags]) -> int:
 def _other(own: FilmFlags) -> tuple[str, Path | None]:
     """Return the episodes that are named, and the run among them, or behind its flag, if there is one."""
     named = comma_list(own.only)
-    runs = [word for word in named if is_bundle(Path(word)) or (Path(word) / DATABASE).is_file()]
+    runs = [word for word in named if word.endswith(SUFFIX) or (Path(word) / DATABASE).is_file()]
     if own.against is not None:
         runs.append(str(own.against))
     if len(runs) > 1:

@@ -22,7 +22,7 @@ _WORDS = """Look at a folder of runs in the browser: list, live progress, episod
   proctor view
   proctor view outputs --port=0 --open
 
-The folder is only read: nothing in it is changed."""
+The folder is only read, but for films of episodes that you ask for on their pages."""
 
 
 def _view(given: argparse.Namespace) -> int:

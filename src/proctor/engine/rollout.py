@@ -79,6 +79,21 @@ class Recorder(Protocol):
         """The episode came to nothing: drop it."""
 
 
+class Numbers(Protocol):
+    """Takes the numbers that can be observed, step by step, for people to look at."""
+
+    look: Look
+
+    def add(self, observation: Observation) -> None:
+        """Take what is observed at the beginning, or after a step."""
+
+    def finish(self, steps: int) -> None:
+        """The episode has ended after so many steps: keep them."""
+
+    def abandon(self) -> None:
+        """The episode came to nothing: drop them."""
+
+
 @dataclass(frozen=True)
 class EpisodeSinks:
     """Who looks on besides the policy. Nothing that they see changes what it sees."""
@@ -87,11 +102,13 @@ class EpisodeSinks:
     recorder: Recorder | None = None
     films: VideoChoice = NO_VIDEOS
     """Of which episodes the film is kept, once it is known what they came to."""
+    numbers: Numbers | None = None
 
     @property
     def look(self) -> Look:
         """What they look at after every step."""
-        return NO_LOOK if self.recorder is None else self.recorder.look
+        looks = [one.look for one in (self.recorder, self.numbers) if one is not None]
+        return NO_LOOK.union(*looks)
 
     def finish(self, record: EpisodeRecord) -> None:
         """Make durable what they have of an episode that has ended."""
@@ -99,6 +116,8 @@ class EpisodeSinks:
             self.film.finish()
         elif self.film is not None:
             self.film.abandon()
+        if self.numbers is not None:
+            self.numbers.finish(record.steps)
         if self.recorder is not None:
             self.recorder.finish(record)
 
@@ -106,6 +125,8 @@ class EpisodeSinks:
         """Drop what they have."""
         if self.film is not None:
             self.film.abandon()
+        if self.numbers is not None:
+            self.numbers.abandon()
         if self.recorder is not None:
             self.recorder.abandon()
 
@@ -197,7 +218,7 @@ def run_episode(
     Its digests cover every observation the policy saw, every action that the simulator was given, every reward,
     the success and how it ended: an episode whose two digests are equal is the same, to the bit.
     """
-    film, recorder = sinks.film, sinks.recorder
+    film, recorder, numbers = sinks.film, sinks.recorder, sinks.numbers
     unseen, seen_too = sinks.look, view.keys | sinks.look
     digests = view.digests()
     windows = Windows(view.offsets, view.stride)
@@ -212,6 +233,8 @@ def run_episode(
     simulator.reset(episode, seen_too)
     layout = layout_of(simulator)
     windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
+    if numbers is not None:
+        numbers.add(simulator.observe())
     if film is not None:
         _film(simulator, film, meter)
     actor.begin(episode)
@@ -244,6 +267,8 @@ def run_episode(
                 windows.add(step, _observe(simulator, view, meter, digests, step, recorder))
             elif recorder is not None and not ended:
                 _record(simulator, recorder, meter)
+            if numbers is not None:
+                numbers.add(simulator.observe())
             if film is not None and (ended or film.wants(step)):
                 _film(simulator, film, meter)
             if ended:

@@ -25,6 +25,7 @@ from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
+from proctor.engine.observed import NumberSink
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.stored_actor import StoredActor
 from proctor.engine.transport import Phase, Slot, now
@@ -161,6 +162,8 @@ class EpisodePlayer:
             VideoSink(video, self._boot.fps, self._boot.video_fps) if video else None,
             EpisodeRecorder(recording, episode, self._spec, self._recording) if recording else None,
             self._films,
+            # A replay for a film looks at no camera, so that observing costs next to nothing.
+            NumberSink(video.with_suffix(".numbers"), self._spec) if video and trajectory else None,
         )
         # Stored actions are those that were executed: noise is in them.
         noise = None if self._noise is None or trajectory else self._noise.of_episode(episode, self._spec)

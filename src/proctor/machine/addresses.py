@@ -37,6 +37,10 @@ class Hosts:
         names = {*LOCAL, host, *((socket.gethostname(), socket.getfqdn()) if self._everywhere else ())}
         self._names = {name.lower() for name in names if name}
 
+    def sent(self, origin: str) -> bool:
+        """Whether a page of this origin is one that this server has sent."""
+        return origin.startswith("http://") and self.knows(origin.removeprefix("http://"))
+
     def knows(self, header: str) -> bool:
         """Whether a request with this header was meant for this server."""
         if header.startswith("["):

@@ -85,7 +85,7 @@ class ShardProcess(ChildProcess):
         self._rest = b""
         self.pipe, theirs = os.pipe2(os.O_CLOEXEC)
         try:
-            command = module_command("proctor.cli.shard", str(os.getpid()), *recipe.flags)
+            command = module_command("proctor.cli.child", str(os.getpid()), "eval", *recipe.flags)
             super().__init__(command, log=recipe.log, env=recipe.environment, stdout=theirs)
         except BaseException:
             os.close(self.pipe)

@@ -11,9 +11,10 @@ from pathlib import Path
 from proctor.config.combinations import chosen_videos
 from proctor.config.settings import Settings
 from proctor.engine.interrupts import Interrupts
-from proctor.errors import ProctorError
+from proctor.errors import Interrupted, ProctorError
 from proctor.events import Progress, Watcher
-from proctor.replay.film import film, film_into_run, lacking_videos
+from proctor.plan import Plan
+from proctor.replay.film import FilmedRun, film, film_into_run, lacking_videos
 from proctor.replay.replayer import Replay
 from proctor.report.console import count
 from proctor.results import Evaluation
@@ -60,29 +61,41 @@ def film_run(evaluation: Evaluation, settings: Settings, watcher: Watcher) -> Ev
     choice, run = chosen_videos(settings.eval), evaluation.run
     if not choice or not evaluation.info or evaluation.error is not None or evaluation.stopped_by is not None:
         return evaluation
-    try:
-        plan = lacking_videos(run, choice)
-        if not plan:
-            return evaluation
-        watcher.note(
-            f"{count(len(evaluation.records), 'episode')} stored, success {evaluation.results.overall}. Filming "
-            f"{count(len(plan), 'episode')} from stored actions; Ctrl-C ends that and loses no result"
-        )
-        given = {"eval": {"batch_size": settings.eval.batch_size, "video_fps": settings.eval.video_fps}}
-        with Interrupts() as interrupts:
-            progress = FilmProgress(watcher.note)
-            filmed = film_into_run(
-                run, lambda: film(run, plan, given, run.path, progress, interrupts, watcher.note)
-            )
-    except ProctorError as error:
-        watcher.note(f"no videos: {error} To make them later: {finish_command(run.path)}")
-        return replace(evaluation, unfilmed=len(lacking_videos(run, choice)))
+    plan = lacking_videos(run, choice)
+    if not plan:
+        return evaluation
+    if not settings.eval.use_async_envs:  # of an earlier session; here everything stays in this process
+        watcher.note(f"{count(len(plan), 'episode')} left to film: {finish_command(run.path)}")
+        return replace(evaluation, unfilmed=len(plan))
+    with Interrupts() as interrupts:
+        try:
+            filmed = _film(evaluation, plan, settings, watcher, interrupts)
+        except Interrupted:
+            return replace(evaluation, unfilmed=len(plan), stopped_by=interrupts.first)
+        except Exception as error:  # whatever it is, it must not cost anybody a run
+            words = str(error) if isinstance(error, ProctorError) else f"{type(error).__name__}: {error}."
+            watcher.note(f"no videos: {words} To make them later: {finish_command(run.path)}")
+            return replace(evaluation, unfilmed=len(plan))
     replay = filmed.replay
     _tell_of(replay, watcher)
     left = len(plan) - len(replay.filmed)
     return replace(
         evaluation, run=filmed.run, info=filmed.info, unfilmed=left, stopped_by=replay.ending.stopped_by
     )
+
+
+def _film(
+    evaluation: Evaluation, plan: Plan, settings: Settings, watcher: Watcher, interrupts: Interrupts
+) -> FilmedRun:
+    run, results = evaluation.run, evaluation.results
+    rate = f", success {results.overall}" if results.reporting else ""
+    watcher.note(
+        f"{count(len(evaluation.records), 'episode')} stored{rate}. Filming "
+        f"{count(len(plan), 'episode')} from stored actions; Ctrl-C ends that and loses no result"
+    )
+    given = {"eval": {"batch_size": settings.eval.batch_size, "video_fps": settings.eval.video_fps}}
+    progress = FilmProgress(watcher.note)
+    return film_into_run(run, lambda: film(run, plan, given, run.path, progress, interrupts, watcher.note))
 
 
 def _tell_of(replay: Replay, watcher: Watcher) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,10 +68,9 @@ def print_summary(console: Console, evaluation: Evaluation, report: ReportFile |
     if videos:
         console.print(Text(f"videos:  {evaluation.directory / 'videos'} ({videos})"), soft_wrap=True)
     if evaluation.unfilmed:
-        words = f"{count(evaluation.unfilmed, 'video')} could not be made, or were not yet"
-        console.print(
-            Text(f"{words}: proctor film {evaluation.directory} --which=missing", style="yellow"), soft_wrap=True
-        )
+        command = shlex.join(["proctor", "film", str(evaluation.directory), "--which=missing"])
+        words = f"not filmed: {count(evaluation.unfilmed, 'episode')}. To film them: {command}"
+        console.print(Text(words, style="yellow"), soft_wrap=True)
     if evaluation.recorded:
         episodes = count(evaluation.recorded, "episode")
         console.print(Text(f"dataset: {evaluation.directory / 'dataset'} ({episodes})"), soft_wrap=True)

@@ -62,9 +62,9 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
     packed: bytes = msgpack.packb(
         [
             _FORMAT,
-            [_packed(actions) for actions in trajectory.actions],
-            _packed(trajectory.chunks.astype("<i8")),
-            _packed(trajectory.rewards.astype("<f8")),
+            [pack_array(actions) for actions in trajectory.actions],
+            pack_array(trajectory.chunks.astype("<i8")),
+            pack_array(trajectory.rewards.astype("<f8")),
             trajectory.marks,
             trajectory.succeeded,
             list(trajectory.ending),
@@ -93,7 +93,7 @@ def unpack_trajectory(packed: bytes, most_numbers: int = _MOST_NUMBERS) -> Traje
         raise ValueError(f"a trajectory of format {form!r:.20}")
     arrays: list[NDArray[Any]] = []
     for one in (chunks, rewards, *_listed(actions)):
-        arrays.append(_unpacked(one, most_numbers))
+        arrays.append(unpack_array(one, most_numbers))
         most_numbers -= arrays[-1].size
     found = Trajectory(
         arrays[2:],
@@ -126,8 +126,8 @@ def _check(found: Trajectory) -> None:
         raise ValueError("a success at no step")
 
 
-def _packed(array: NDArray[Any]) -> list[Any]:
-    """Return an array's dtype, shape and compressed bytes.
+def pack_array(array: NDArray[Any]) -> list[Any]:
+    """Return an array's dtype, shape and compressed bytes, for `unpack_array`.
 
     All first bytes of its numbers come first, then all second ones: exponents are alike, so that gains a fifth.
     """
@@ -136,7 +136,8 @@ def _packed(array: NDArray[Any]) -> list[Any]:
     return [whole.dtype.str, list(whole.shape), zlib.compress(planes.tobytes(), _LEVEL)]
 
 
-def _unpacked(packed: Any, most_numbers: int) -> NDArray[Any]:
+def unpack_array(packed: Any, most_numbers: int) -> NDArray[Any]:
+    """Return what `pack_array` has packed. Raises `ValueError` if it is something else, or has more numbers."""
     kind, shape, content = _listed(packed)
     if not all(type(side) is int and 0 <= side <= _MOST_STEPS for side in _listed(shape)) or len(shape) > 2:
         raise ValueError("an array of no possible shape")

@@ -38,6 +38,11 @@ def video_place(key: EpisodeKey) -> str:
     return f"videos/{file_name(key[0])}_{key[1]}/eval_episode_{key[2]}.{CONTAINER}"
 
 
+def numbers_place(key: EpisodeKey) -> str:
+    """Return the path of the numbers beside an episode's video, relative to the run directory."""
+    return f"{video_place(key).removesuffix(CONTAINER)}numbers"
+
+
 def check_place(path: Path, key: EpisodeKey, stored: str | None) -> None:
     """Raise `StoreError` if a table names another file as an episode's video than its run can have written."""
     if stored is not None and stored != video_place(key):
@@ -59,10 +64,13 @@ def open_video(run: Path, key: EpisodeKey) -> AbstractContextManager[int]:
 
 
 def bring_video(run: Path, key: EpisodeKey, target: Path) -> None:
-    """Link or copy a filmed episode's video to the same place in another run directory, if it is there."""
-    place = video_place(key)
-    if not is_below(run, place):
-        return
+    """Link or copy a filmed episode's video, and the numbers beside it, into another run directory."""
+    for place in (video_place(key), numbers_place(key)):
+        if is_below(run, place):
+            _bring(run, place, target)
+
+
+def _bring(run: Path, place: str, target: Path) -> None:
     final = target / place
     if final.exists():
         return
@@ -80,12 +88,17 @@ def bring_video(run: Path, key: EpisodeKey, target: Path) -> None:
 
 
 def place_video(made: Path, key: EpisodeKey, target: Path) -> None:
-    """Move an episode's video from one run directory to another on the same disk, over one that is there."""
-    place = video_place(key)
-    final = target / place
+    """Move an episode's video from one run directory to another on the same disk, over one that is there.
+
+    The numbers beside it go with it; what lay beside another film goes away.
+    """
+    final, numbers = target / video_place(key), target / numbers_place(key)
     try:
         _make_folders(target, final)
-        (made / place).replace(final)
+        numbers.unlink(missing_ok=True)
+        (made / video_place(key)).replace(final)
+        if (made / numbers_place(key)).exists():
+            (made / numbers_place(key)).replace(numbers)
     except OSError as error:
         raise StoreError(f"cannot write {final}: {error.strerror or error}. Free some space.") from error
 

@@ -12,7 +12,7 @@ def address(path: str, page: str = "run") -> str:
     return f"/{page}/{quote(path, errors='surrogateescape')}/" if path else f"/{page}/"
 
 
-def episode_address(key: EpisodeKey, path: str) -> str:
-    """Return where the page of an episode of the run at `path` is."""
+def episode_address(key: EpisodeKey, path: str, page: str = "episode") -> str:
+    """Return where the page of an episode of the run at `path` is, or its film."""
     named = {"group": key.group, "task": key.task_id, "episode": key.episode_index}
-    return f"{address(path, 'episode')}?{urlencode(named)}"
+    return f"{address(path, page)}?{urlencode(named)}"

@@ -4,6 +4,7 @@
 /run/RUN/         a run's page              /run/RUN/FILE     a file of the run
 /report/RUN/      its report as one file    /live/RUN/        how far it is, as JSON
 /episode/RUN/?group=G&task=ID&episode=N     an episode's page
+/film/RUN/?group=G&task=ID&episode=N        how far its film is, as JSON; POST has it filmed
 /compare/?run=A&run=B
 """
 
@@ -23,6 +24,7 @@ from proctor.errors import ProctorError
 from proctor.files import clip
 from proctor.machine.addresses import Hosts
 from proctor.viewer.files import STATIC, file_response, inside, run_around, static_response
+from proctor.viewer.films import Films
 from proctor.viewer.guard import RequestGuard
 from proctor.viewer.pages import Pages
 from proctor.viewer.readers import BusyError, Readers
@@ -32,9 +34,9 @@ _PATIENCE = 30.0
 """Seconds that a page may take."""
 
 
-def make_app(root: Path, hosts: Hosts) -> RequestGuard:
-    """Return the application over the runs below `root`."""
-    viewer = _Viewer(root.resolve())
+def make_app(root: Path, hosts: Hosts, films: Films | None = None) -> RequestGuard:
+    """Return the application over the runs below `root`; without `films` nobody can ask for one."""
+    viewer = _Viewer(root.resolve(), films)
     routes = [
         Route(path, viewer.patient(answer))
         for path, answer in (
@@ -49,17 +51,18 @@ def make_app(root: Path, hosts: Hosts) -> RequestGuard:
             ("/static/{name}", viewer.static),
         )
     ]
+    routes.append(Route("/film/{path:path}", viewer.patient(viewer.film), methods=["GET", "POST"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: viewer.refused, ProctorError: viewer.failed})
     app.router.redirect_slashes = False
-    return RequestGuard(app, hosts)
+    return RequestGuard(app, hosts, None if films is None else films.token)
 
 
 class _Viewer:
     """Answers requests, each in a thread, so that none waits for another."""
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._runs = root, Runs(root)
-        self._pages = Pages(root)
+    def __init__(self, root: Path, films: Films | None) -> None:
+        self._root, self._runs, self._films = root, Runs(root), films
+        self._pages = Pages(root, films)
         self._readers = Readers()
 
     def patient(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
@@ -117,6 +120,14 @@ class _Viewer:
         if summary.state == "unreadable" or not summary.planned:
             return self._pages.problem(summary)
         return self._pages.episode(summary, directory, request.query_params)
+
+    def film(self, request: Request) -> Response:
+        directory = self._directory(request.path_params["path"])
+        if directory is None or self._films is None:
+            raise HTTPException(404)
+        run, place = self._pages.found(directory, request.query_params)
+        now = (self._films.ask if request.method == "POST" else self._films.state)(run, place)
+        return JSONResponse({"state": now.state, "words": now.words})
 
     def compare(self, request: Request) -> Response:
         path = request.path_params.get("path")

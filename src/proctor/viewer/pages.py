@@ -26,6 +26,7 @@ from proctor.store.outcomes import Kind
 from proctor.viewer.addresses import address, episode_address
 from proctor.viewer.episodes import attempts_at, neighbours, place_asked_for
 from proctor.viewer.files import KINDS
+from proctor.viewer.films import Films, why_not
 from proctor.viewer.runs import RunSummary, Signature, signature
 
 OUTCOMES: tuple[Kind, ...] = ("success", "failure", "unknown", "error")
@@ -73,8 +74,8 @@ class RunCache:
 class Pages:
     """Makes the pages over the runs below `root`."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, films: Films | None = None) -> None:
+        self._root, self._films = root, films
         self._cache = RunCache()
         self._templates = templates(Path(__file__).parent / "templates")
         self._templates.filters.update(address=address, episode_address=episode_address, size=_size)
@@ -118,14 +119,12 @@ class Pages:
 
     def episode(self, summary: RunSummary, directory: Path, query: Mapping[str, str]) -> Response:
         """Return the page of an episode that has ended."""
-        run = self._cache.read(directory)
-        place = place_asked_for(run, query)
-        if place is None:
-            raise HTTPException(404, "There is no such episode here, or it has not ended yet.")
+        run, place = self.found(directory, query)
         (record,) = run.records.at([place])
         video = video_link(run, record, directory / REPORT)
         link = None if video is None else f"{address(summary.path)}{video}"
         failed = attempts_at(run, record)
+        unfilmed = "" if self._films is None or record.status == "error" else why_not(run, place)
         return self._page(
             "episode_page.html.j2",
             summary=summary,
@@ -133,7 +132,18 @@ class Pages:
             neighbours=neighbours(run, place, summary.path),
             attempts=failed[:_MOST_ATTEMPTS],
             more_attempts=max(0, len(failed) - _MOST_ATTEMPTS),
+            film=episode_address(record.key, summary.path, "film"),
+            token=None if self._films is None or unfilmed or record.status == "error" else self._films.token,
+            unfilmed=unfilmed,
         )
+
+    def found(self, directory: Path, query: Mapping[str, str]) -> tuple[ScoredRun, int]:
+        """Return the run in a directory, and the place in it of the episode that a query names."""
+        run = self._cache.read(directory)
+        place = place_asked_for(run, query)
+        if place is None:
+            raise HTTPException(404, "There is no such episode here, or it has not ended yet.")
+        return run, place
 
     def report(self, directory: Path) -> Response:
         """Return the report as `proctor report` writes it."""

@@ -30,8 +30,9 @@ def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> 
         import uvicorn
     except ImportError as error:
         raise missing_package("proctor view", str(error.name), "view") from None
-    from proctor.machine.addresses import Hosts
+    from proctor.machine.addresses import LOCAL, Hosts
     from proctor.viewer.app import make_app
+    from proctor.viewer.films import Films
 
     with _listen(host, port) as listening:
         port = listening.getsockname()[1]
@@ -50,8 +51,9 @@ def serve(root: Path, host: str, port: int, announce: Callable[[str], None]) -> 
                 await super().startup(sockets)
                 announce(told)
 
+        films = Films() if host in LOCAL else None
         config = uvicorn.Config(
-            make_app(root, Hosts(host, port)), http="h11", ws="none", lifespan="off", log_level="warning",
+            make_app(root, Hosts(host, port), films), http="h11", ws="none", lifespan="off", log_level="warning",
             access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PARTING_SECONDS,
         )  # fmt: skip
         return asyncio.run(_serve(Server(config), listening))

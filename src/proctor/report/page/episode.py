@@ -20,6 +20,7 @@ from proctor.report.page.figures import tidy
 from proctor.report.page.run_section import Fact
 from proctor.report.page.settings import command_of
 from proctor.report.page.trace import Lane, Trace, lanes_of_actions, trace_figure
+from proctor.store.observed import MOST_COLUMNS, read_observed
 from proctor.store.outcomes import FAILURE, Kind
 from proctor.store.schema import EpisodeRecord
 from proctor.store.stored_run import StoredRun
@@ -32,19 +33,21 @@ MOST_VIEWS = 12
 MOST_NUMBERS = 1 << 22
 """Of a trajectory that a page unpacks: it may be anybody's, and a page has not much time."""
 
-_MOST_NAMED = 40
+_MOST_NAMED = 64
 _REWARD_HEIGHT = 48
+_OBSERVED_HEIGHT = 20
 
 
 class Detail(NamedTuple):
-    """How much is drawn of an episode: numbers of an action, and points of each."""
+    """How much is drawn of an episode: numbers of an action and of an observation, and points of each."""
 
     actions: int
+    observed: int
     points: int
 
 
-IN_A_REPORT = Detail(actions=8, points=80)
-ON_ITS_PAGE = Detail(actions=32, points=480)
+IN_A_REPORT = Detail(actions=8, observed=8, points=80)
+ON_ITS_PAGE = Detail(actions=32, observed=MOST_COLUMNS, points=480)
 
 
 class Command(NamedTuple):
@@ -112,7 +115,8 @@ def episode_view(
     place = run.plan.place_of(record.key)
     episode = run.plan[0 if place is None else place]
     trajectory, untold = _trajectory(run, record)
-    trace, left_out = _trace(run, record, trajectory, ident, detail)
+    observed = _observed(run, record, detail)
+    trace, left_out = _trace(run, record, trajectory, ident, detail, observed.lanes)
     return EpisodeView(
         ident=ident,
         run=number,
@@ -121,11 +125,15 @@ def episode_view(
         prompt=episode.task.prompt if episode.task.prompt != episode.task.name else "",
         video=video,
         trace=trace,
-        untold=" ".join(filter(None, (untold, left_out))),
+        untold=" ".join(filter(None, (untold, left_out, observed.left_out if trajectory else ""))),
         facts=_facts(record, episode, trajectory),
         numbers=[
             _named(words, numbers)
-            for words, numbers in (("Where it began", record.layout), ("What was measured", record.metrics))
+            for words, numbers in (
+                ("Where it began", record.layout),
+                ("What was measured", record.metrics),
+                ("Observed, the same at every step", observed.constant),
+            )
             if numbers
         ],
         commands=_commands(run, episode, trajectory is not None),
@@ -144,7 +152,12 @@ def _trajectory(run: StoredRun, record: EpisodeRecord) -> tuple[Trajectory | Non
 
 
 def _trace(
-    run: StoredRun, record: EpisodeRecord, trajectory: Trajectory | None, ident: str, detail: Detail
+    run: StoredRun,
+    record: EpisodeRecord,
+    trajectory: Trajectory | None,
+    ident: str,
+    detail: Detail,
+    observed: Sequence[Lane],
 ) -> tuple[Markup, str]:
     kind = outcome(record)
     if trajectory is None:
@@ -162,6 +175,7 @@ def _trace(
             [
                 Lane("reward", kind, trajectory.rewards, _REWARD_HEIGHT),
                 *lanes_of_actions(trajectory.actions, detail.actions),
+                *observed,
             ],
             trajectory.steps,
             [0, *starts.tolist()],
@@ -171,6 +185,35 @@ def _trace(
         left_out = left_out if columns > detail.actions else ""
     title = f"{clip(record.task, 80)} episode {record.episode_index} over its steps"
     return trace_figure(f"{ident}-trace", title, trace, detail.points), left_out
+
+
+class _Observed(NamedTuple):
+    """The numbers beside an episode's film: those that change, those that do not, and what of them is left out."""
+
+    lanes: Sequence[Lane] = ()
+    constant: Mapping[str, float] = {}
+    left_out: str = ""
+
+
+def _observed(run: StoredRun, record: EpisodeRecord, detail: Detail) -> _Observed:
+    place = run.plan.place_of(record.key)
+    filmed = place is not None and run.video(place) is not None
+    found = read_observed(run.path, record.key, record.steps) if filmed else None
+    if found is None:
+        return _Observed()
+    still = (found.values == found.values[0]).all(axis=0)
+    values = found.values[1:].astype(np.float64)  # those after each step, as rewards are
+    changing = [
+        (clip(name, 60), values[:, number]) for number, name in enumerate(found.names) if not still[number]
+    ]
+    constant = {name: float(values[0, number]) for number, name in enumerate(found.names) if still[number]}
+    left_out = []
+    if len(changing) > detail.observed:
+        left_out.append(f"Of {len(changing)} observed numbers that change the first {detail.observed} are drawn.")
+    if found.there > len(found.names):
+        left_out.append(f"Of {found.there} observed numbers the first {len(found.names)} are kept.")
+    lanes = [Lane(name, "observed", numbers, _OBSERVED_HEIGHT) for name, numbers in changing[: detail.observed]]
+    return _Observed(lanes, constant, " ".join(left_out))
 
 
 def _facts(record: EpisodeRecord, episode: Episode, trajectory: Trajectory | None) -> list[Fact]:
@@ -212,21 +255,28 @@ def _tidy(value: float) -> str:
         return "beyond all bounds"
 
 
-def _commands(run: StoredRun, episode: Episode, kept: bool) -> list[Command]:
-    """Return the commands that run it again; none whose words would mean another episode, or are no plain text."""
+def words_of(run: StoredRun, episode: Episode) -> str | None:
+    """Return the words that name an episode on a command line; `None` if they mean others too, or are no text."""
     words = f"{episode.task.name}:{episode.index}"
     if not words.isprintable():
-        return []
+        return None
     try:
-        if [one.key for one in chosen(run.planned, words)] != [episode.key]:
-            return []
+        alone = [one.key for one in chosen(run.planned, words)] == [episode.key]
     except UsageError:
+        return None
+    return words if alone else None
+
+
+def _commands(run: StoredRun, episode: Episode, kept: bool) -> list[Command]:
+    """Return the commands that run it again; none whose words would mean another episode, or are no plain text."""
+    words = words_of(run, episode)
+    if words is None:
         return []
     found = []
     if kept:
         flag = f"--only={words}" if words.startswith("-") else words
-        command = shlex.join(["proctor", "replay", str(run.path), flag])
-        found.append(Command("From its stored actions, without the policy:", command))
+        for what, name in (("From its stored actions, without the policy:", "replay"), ("As a video:", "film")):
+            found.append(Command(what, shlex.join(["proctor", name, str(run.path), flag])))
     again = command_of({**run.settings, "only": words, "failed": None})
     if again is not None:
         found.append(Command("With its policy, as a new run:", again))

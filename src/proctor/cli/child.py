@@ -1,6 +1,6 @@
-"""What a shard's process runs: `proctor eval`, and the kernel ends it with its launcher, however that ends.
+"""A command that another process of Proctor's starts, a shard or a film: the kernel ends it with that one.
 
-python -m proctor.cli.shard LAUNCHER FLAGS..., where LAUNCHER is the launcher's process id.
+python -m proctor.cli.child PARENT COMMAND FLAGS..., where PARENT is the process id of who starts it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from proctor.machine.processes import end_with_parent
 
 
 def main() -> None:
-    """Be a shard."""
+    """Run the command."""
     end_with_parent()
-    launcher = int(sys.argv[1])
-    if os.getppid() != launcher:
+    parent = int(sys.argv[1])
+    if os.getppid() != parent:
         return  # it died before that took effect
     signal.signal(signal.SIGINT, _leave)
     from proctor.cli.entry import main as proctor  # after all of the above: importing takes a while
 
-    sys.argv[1:] = ["eval", *sys.argv[2:]]
+    del sys.argv[1]
     proctor()
 
 
