@@ -43,7 +43,7 @@ def models_folder(assets: Path) -> Path | None:
         return None
     made_from = hashlib.sha256(f"{mujoco.__version__} {platform.machine()} {assets}".encode())
     for file in sorted(assets.rglob("*")):
-        state = file.stat()
+        state = file.lstat()
         made_from.update(f"\n{file} {state.st_size} {state.st_mtime_ns}".encode())
     return cache_folder / "proctor" / f"metaworld-models-{made_from.hexdigest()[:16]}"
 
