@@ -19,7 +19,7 @@ from typing import Any
 import mujoco
 
 _ENOUGH_SPACE = 4 << 30
-"""Bytes that have to be free before another model is kept: all fifty take one gigabyte."""
+"""Bytes that have to be free before another model is kept: those of all fifty tasks take 750 MB."""
 
 
 def compiled_model(xml: Path) -> Any:
