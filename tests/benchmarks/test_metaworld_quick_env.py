@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -74,6 +76,12 @@ def make_env(quick: bool) -> Any:
     return (quick_class(stock) if quick else stock)()
 
 
+def begin(env: Any) -> None:
+    env._set_task_called, env._freeze_rand_vec, env.seeded_rand_vec = True, False, True
+    env.seed(1)
+    env.reset()
+
+
 def complaint(env: Any, action: Any) -> str:
     with pytest.raises((RuntimeError, ValueError, AssertionError)) as caught:
         env.step(action)
@@ -85,9 +93,7 @@ def test_a_quick_environment_refuses_what_meta_worlds_own_does_in_its_words() ->
     for quick in (True, False):
         env = make_env(quick)
         words = [complaint(env, np.zeros(4))]
-        env._set_task_called, env._freeze_rand_vec, env.seeded_rand_vec = True, False, True
-        env.seed(1)
-        env.reset()
+        begin(env)
         words.append(complaint(env, np.zeros(3)))
         env.curr_path_length = env.max_path_length
         words.append(complaint(env, np.zeros(4)))
@@ -99,10 +105,19 @@ def test_a_layout_without_a_reset_is_meta_worlds_own_too() -> None:
     found = []
     for quick in (True, False):
         env = make_env(quick)
-        env._set_task_called, env._freeze_rand_vec, env.seeded_rand_vec = True, False, True
-        env.seed(1)
-        env.reset()
+        begin(env)
         for _ in range(3):
             env.step(np.full(4, 0.5))
         found.append(env.reset_model().tobytes())
     assert found[0] == found[1]
+
+
+def test_a_quick_environment_that_nobody_needs_any_more_is_freed_with_its_model_and_data() -> None:
+    env = make_env(quick=True)
+    begin(env)
+    env.step(np.zeros(4))
+    left = weakref.ref(env), weakref.ref(env.data)
+    env.close()
+    del env
+    gc.collect()
+    assert [reference() for reference in left] == [None, None]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from proctor.doctor.findings import Finding, State
+from proctor.doctor.findings import Finding
 from proctor.doctor.imports import try_imports
 from proctor.doctor.packages import (
     PACKAGES,
@@ -16,8 +17,8 @@ from proctor.doctor.packages import (
     absent,
     cuda_in,
     is_there,
-    look_at_environments,
     look_at_package,
+    with_environments,
 )
 from proctor.installation import install_command
 
@@ -161,19 +162,16 @@ def test_torchs_cuda_is_read_from_its_version_file(text: str, cuda: str) -> None
     assert cuda_in(text) == cuda
 
 
-def meta_world(state: State) -> list[Finding]:
-    return [Finding("Meta-World", "metaworld", state, "3.1.1", needed=True)]
-
-
 def test_the_doctor_says_which_environments_meta_worlds_tasks_run_in(monkeypatch: pytest.MonkeyPatch) -> None:
     where = "proctor.benchmarks.metaworld.environments.why_stock"
+    fine = Finding("Meta-World", "metaworld", "ok", "3.1.1", needed=True)
     monkeypatch.setattr(where, lambda: "")
-    (finding,) = look_at_environments(meta_world("ok"))
-    assert (finding.state, finding.text) == ("ok", "quick environments, with the bits of Meta-World's own")
+    assert with_environments([fine]) == [replace(fine, text="3.1.1, in quick environments")]
     monkeypatch.setattr(where, lambda: "mujoco is 3.8.1, not 3.3.0")
-    (finding,) = look_at_environments(meta_world("ok"))
+    (finding,) = with_environments([fine])
     assert finding.state == "note"
-    assert finding.text.endswith("half as quick: mujoco is 3.8.1, not 3.3.0")
+    assert finding.text == "3.1.1, its own environments, half as quick: mujoco is 3.8.1, not 3.3.0"
     assert finding.remedy == "pip install metaworld==3.1.1 mujoco==3.3.0"
     assert not finding.in_the_way
-    assert look_at_environments(meta_world("broken")) == []
+    broken = replace(fine, name="mujoco", state="broken")
+    assert with_environments([broken, fine]) == [broken, fine]

@@ -146,9 +146,7 @@ def look_at_packages() -> list[Finding]:
                     finding, text=f"cannot be imported without {culprit.name}", remedy=culprit.remedy
                 )
         findings.append(finding)
-        if package.name == "metaworld":
-            findings += look_at_environments(findings)
-    return findings
+    return with_environments(findings)
 
 
 def look_at_package(package: Package, there: bool, complaints: Mapping[str, str]) -> Finding:
@@ -180,17 +178,21 @@ def look_at_package(package: Package, there: bool, complaints: Mapping[str, str]
     return finding
 
 
-def look_at_environments(packages: Sequence[Finding]) -> list[Finding]:
-    """Return a finding about which environments Meta-World's tasks run in, if its packages are in order."""
-    if not all(finding.state == "ok" for finding in packages if finding.section == META_WORLD):
-        return []
+def with_environments(findings: Sequence[Finding]) -> list[Finding]:
+    """Say of Meta-World, if its packages are in order, which environments its tasks run in."""
+    if not all(finding.state == "ok" for finding in findings if finding.section == META_WORLD):
+        return list(findings)
+    return [_with_environments(finding) if finding.name == "metaworld" else finding for finding in findings]
+
+
+def _with_environments(finding: Finding) -> Finding:
     from proctor.benchmarks.metaworld.environments import TESTED, why_stock
 
     why = why_stock()
     if not why:
-        return [Finding(META_WORLD, "speed", "ok", "quick environments, with the bits of Meta-World's own")]
-    remedy = f"pip install {TESTED}"
-    return [Finding(META_WORLD, "speed", "note", f"Meta-World's own environments, half as quick: {why}", remedy)]
+        return replace(finding, text=f"{finding.text}, in quick environments")
+    text = f"{finding.text}, its own environments, half as quick: {why}"
+    return replace(finding, state="note", text=text, remedy=f"pip install {TESTED}")
 
 
 def absent(package: Package, python: tuple[int, int]) -> Finding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -50,13 +51,12 @@ _SawyerXYZEnv: Any = _base["SawyerXYZEnv"]
 _POINTING_DOWN = (1.0, 0.0, 1.0, 0.0)
 """The quaternion of the hand, always."""
 
-
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 """All that the next step of MuJoCo depends on."""
 
 
-class _Views(dict[str, Any]):
-    """MuJoCo's views by name: looking one up anew each time costs more than what is read through it."""
+class Views(dict[str, Any]):
+    """MuJoCo's views of bodies, say, by name: to look one up costs more than to read through it."""
 
     def __init__(self, find: Callable[[str], Any]) -> None:
         self._find = find
@@ -67,13 +67,20 @@ class _Views(dict[str, Any]):
 
 
 class NamedData(mujoco.MjData):  # type: ignore[misc]
-    """MuJoCo's data that keeps its views of bodies, geoms, joints and sites."""
+    """MuJoCo's data that looks up its bodies, geoms, joints and sites in views which somebody else keeps.
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.body, self.geom, self.joint, self.site = (
-            _Views(find).__getitem__ for find in (super().body, super().geom, super().joint, super().site)
-        )
+    A view keeps its data alive, and no garbage collector can see that. If the data kept its views, neither would
+    ever be freed.
+    """
+
+    def use(self, body: Views, geom: Views, joint: Views, site: Views) -> None:
+        """Look names up in these, as long as they are kept."""
+        self.body, self.geom, self.joint, self.site = map(_weakly, (body, geom, joint, site))
+
+
+def _weakly(views: Views) -> Callable[[str], Any]:
+    kept = weakref.ref(views)
+    return lambda name: kept()[name]  # type: ignore[index]
 
 
 class QuickSawyerEnv(_SawyerXYZEnv):  # type: ignore[misc]
@@ -89,9 +96,12 @@ class QuickSawyerEnv(_SawyerXYZEnv):  # type: ignore[misc]
         model = compiled_model(Path(self.fullpath))
         shown = model.vis.global_
         shown.offwidth, shown.offheight = max(shown.offwidth, self.width), max(shown.offheight, self.height)
+        data = NamedData(model)
+        self._views = [Views(find) for find in (data.body, data.geom, data.joint, data.site)]
+        data.use(*self._views)
         self._hand_layout = b""
         self._hand_rests = self._data_is_reset = False
-        return model, NamedData(model)
+        return model, data
 
     def step(self, action: Any) -> tuple[NDArray[np.float64], Any, bool, bool, dict[str, Any]]:
         """Move physics by one action.
