@@ -58,7 +58,7 @@ def test_there_are_never_more_workers_than_episodes_and_never_none(
 
 
 def test_a_gpu_is_kept_busy_by_more_workers_than_cores() -> None:
-    assert worker_range(0, 1000, 16, PLENTY, PLENTY, on_gpu=True) == (32, 64)
+    assert worker_range(0, 1000, 16, PLENTY, PLENTY, on_gpu=True) == (24, 64)
     assert worker_range(0, 1000, 16, PLENTY, PLENTY, on_gpu=False) == (16, 64)
 
 
@@ -67,4 +67,4 @@ def test_little_memory_means_few_workers() -> None:
 
 
 def test_few_descriptors_mean_few_workers() -> None:
-    assert worker_range(0, 1000, 64, PLENTY, files=1024, on_gpu=True) == (120, 120)
+    assert worker_range(0, 1000, 64, PLENTY, files=1024, on_gpu=True) == (96, 120)

@@ -7,6 +7,7 @@ rules for retries and giving up (`retries.py`) hold wherever episodes run.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from proctor.types import Episode, EpisodeKey
 
 SHORT_EPISODE = 0.5
 """Seconds below which an episode is short: the coordinator's turn-round matters, and orders are given ahead."""
+
+_LAST_BUILDS = 99
 
 
 class Batch(NamedTuple):
@@ -55,7 +58,7 @@ class Tally:
         self._episode_seconds = 0.0
         self.finished = 0
         """How many episodes have finished in this session."""
-        self.build_seconds = 0.0
+        self._builds = deque[float](maxlen=_LAST_BUILDS)
 
     @property
     def ended(self) -> int:
@@ -75,9 +78,14 @@ class Tally:
             self._episode_seconds += record.seconds - record.timing.get("build", 0.0)
 
     def add_build(self, seconds: float) -> None:
-        """Note what building a simulator took; a worker's first pays for imports, the least is a switch's cost."""
+        """Note what building a simulator took."""
         if seconds:
-            self.build_seconds = min(self.build_seconds or seconds, seconds)
+            self._builds.append(seconds)
+
+    @property
+    def build_seconds(self) -> float:
+        """Seconds of a switch to another task, as most take it: a worker's first pays for imports, too."""
+        return sorted(self._builds)[len(self._builds) // 2] if self._builds else 0.0
 
     def mean_episode(self) -> float:
         """Seconds of an episode so far; not short, as long as nothing is known."""

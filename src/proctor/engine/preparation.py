@@ -266,7 +266,8 @@ class Preparation:
             python=settings.env.python,
         )
         plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
-        room = worker_range(0, len(plan), usable_cores(), available_memory() // 2, open_file_limit()).start
+        on_gpu = renderer is not None and not renderer.software
+        room = worker_range(0, len(plan), usable_cores(), available_memory() // 2, open_file_limit(), on_gpu).start
         workers = list[WorkerHandle]()
         for number in range(min(room, settings.eval.batch_size or room)):
             try:

@@ -73,14 +73,15 @@ def worker_range(
     >>> worker_range(0, episodes=100, cores=8, memory=64 << 30, files=1024)
     WorkerRange(start=8, most=32)
     >>> worker_range(0, episodes=100, cores=8, memory=64 << 30, files=1024, on_gpu=True)
-    WorkerRange(start=16, most=32)
+    WorkerRange(start=12, most=32)
     >>> worker_range(50, episodes=20, cores=8, memory=64 << 30, files=1024)
     WorkerRange(start=20, most=20)
     """
     if asked:
         return WorkerRange(*[max(1, min(asked, episodes))] * 2)
     room = max(1, min(episodes, memory // _WORKER_BYTES, (files - _OTHER_FILES) // _WORKER_FILES))
-    return WorkerRange(min(cores * (2 if on_gpu else 1), room), min(MOST_PER_CORE * cores, room))
+    start = cores + cores // 2 if on_gpu else cores
+    return WorkerRange(min(start, room), min(MOST_PER_CORE * cores, room))
 
 
 WINDOW = 8.0
@@ -92,6 +93,9 @@ _WORTH_IT = 1.05
 
 _SPARE = 0.85
 """The share of the cores in use below which there is room for more workers."""
+
+_LONG_ENOUGH = 5
+"""Windows that a run must have before it, at its pace, for a trial of more workers to pay."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,7 @@ class WorkerAutoscaler:
         if passed < WINDOW:
             return
         rate = (now.steps - self._begun.steps) / passed
+        left = now.waiting * passed / max(1, self._begun.waiting - now.waiting)
         spare = (now.core_seconds - self._begun.core_seconds) / passed < _SPARE * self._cores
         self._begun = None
         if self._best is not None and rate < _WORTH_IT * self._best[0]:
@@ -158,7 +163,8 @@ class WorkerAutoscaler:
         self._best = (rate, self.target)
         wanted = min(self._most, max(self.target + 1, round(_GROWTH * self.target)))
         # Near the end new workers would start for nothing.
-        if wanted == self.target or not (spare or self._on_gpu) or now.waiting < 2 * wanted:
+        near_the_end = now.waiting < 2 * wanted or left < _LONG_ENOUGH * WINDOW
+        if wanted == self.target or not (spare or self._on_gpu) or near_the_end:
             self.settled = True
         else:
             self.target = wanted
