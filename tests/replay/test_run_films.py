@@ -119,6 +119,7 @@ def test_a_run_that_goes_on_gets_the_videos_that_it_lacks(tmp_path: Path) -> Non
     assert "videos:" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_is_not_filmed_and_its_films_come_with_the_rest(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "run", task="a,b", env={**SHORT, "delay": 0.05}, eval={"video": "all"})
     process = start_cli("eval", *flags(tree))
@@ -175,6 +176,7 @@ def test_films_that_cannot_be_written_cost_no_result(tmp_path: Path) -> None:
     assert len(digests(run)) == 1
 
 
+@pytest.mark.slow
 def test_shards_are_filmed_once_they_are_one_run(tmp_path: Path, as_they_ran: Path) -> None:
     tree = tiny_tree(tmp_path / "run", task="a,b", env=SHORT, eval={"video": "failures"})
     done = run_cli("parallel", "--num-shards=2", *flags(tree))
@@ -228,6 +230,7 @@ def test_an_evaluator_films_every_evaluation(tmp_path: Path) -> None:
             assert list(videos(tmp_path / name)) == ["videos/a_0/eval_episode_0.mp4"]
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_filmed_too_and_its_dataset_stays(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     tree = tiny_tree(tmp_path / "run", task="a", env=SHORT)
