@@ -240,6 +240,7 @@ def test_a_recorded_run_is_filmed_too_and_its_dataset_stays(tmp_path: Path) -> N
     assert list(videos(tmp_path / "run")) == (["videos/a_0/eval_episode_0.mp4"] if done.returncode == 0 else [])
 
 
+@pytest.mark.slow
 def test_an_outcome_that_was_forged_meanwhile_gets_no_film(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_tiny(run, task="a", n_episodes=1, env=SHORT)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proctor.engine import observed
-from proctor.engine.observed import NumberSink
+from proctor.engine import number_sink
+from proctor.engine.number_sink import NumberSink
 from proctor.store.observed import MOST_COLUMNS, read_observed
 from proctor.store.videos import numbers_place
 from proctor.types import BenchmarkSpec, EpisodeKey, Feature
@@ -57,7 +57,7 @@ def test_of_many_numbers_the_first_are_kept_and_the_file_says_how_many_there_are
 def test_an_episode_that_is_too_long_or_incomplete_keeps_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "MOST_KEPT", 10)
+    monkeypatch.setattr(number_sink, "MOST_KEPT", 10)
     numbers = sink(tmp_path)
     for step in range(3):
         numbers.add(observation(step))
