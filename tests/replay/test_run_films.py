@@ -139,9 +139,11 @@ def test_whoever_ends_the_filming_loses_no_outcome_and_is_told_how_it_is_finishe
     tmp_path: Path, number: signal.Signals
 ) -> None:
     run = tmp_path / "run"
-    tree = tiny_tree(run, task="a,b", n_episodes=2, env={**SHORT, "delay": 0.05}, eval={"video": "all"})
+    ways = {"video": "all", "batch_size": 1}
+    tree = tiny_tree(run, task="a,b", n_episodes=2, env={**SHORT, "delay": 0.05}, eval=ways)
     process = start_cli("eval", *flags(tree))
-    wait_until(lambda: list(run.glob(".film-*")))
+    # Two are whole: of the first the run knows it.
+    wait_until(lambda: len(list(run.glob(".film-*/videos/*/*.mp4"))) > 1)
     before = digests(run)
     info = json.loads((run / "eval_info.json").read_text())
     assert info["run"]["complete"], "all is stored before the first film begins"
@@ -153,6 +155,7 @@ def test_whoever_ends_the_filming_loses_no_outcome_and_is_told_how_it_is_finishe
     if number != signal.SIGKILL:
         assert f"the run is complete. To make them: proctor film {run} --which=missing" in said
         assert not list(run.glob(".film-*"))
+        assert 0 < len(videos(run)) < 4, "those that are whole are kept"
     done = run_cli("film", str(run), "--which=missing")
     assert done.returncode == 0, done.stderr
     assert len(videos(run)) == 4
