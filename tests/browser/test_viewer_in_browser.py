@@ -136,7 +136,7 @@ def test_an_episode_s_video_and_numbers_go_together_and_keys_go_from_failure_to_
         )
         page.wait_for_selector(".trace.played")
         assert abs(float(trace.locator(".cursor").get_attribute("x1").rstrip("%")) - 75) < 3
-        assert page.locator(".command .copy").count() == 2
+        assert page.locator(".command .copy").count() == 3
         page.keyboard.press("ArrowLeft")  # there is none before the first
         page.keyboard.press("ArrowRight")
         page.wait_for_function("old => document.title !== old", arg=first)

@@ -22,7 +22,7 @@ def test_a_fault_is_a_line_with_what_differs_and_what_to_do() -> None:
     (fault,) = (number for number, line in enumerate(lines) if line.startswith("✗"))
     assert "observation.state is float32(3,), the spec says float64(3,)" in lines[fault]
     assert lines[fault + 1].startswith("→ observe() returns exactly the keys")
-    assert lines[-1].endswith("does not keep its contract: 17 passed, 1 failed, 2 skipped.")
+    assert lines[-1].endswith("does not keep its contract: 18 passed, 1 failed, 2 skipped.")
 
 
 def test_json_is_all_there_is_on_stdout() -> None:

@@ -406,6 +406,8 @@ def test_a_flag_holds_above_what_the_run_was_asked_to_film_by_either_name(tmp_pa
     given = [*BASE, f"--config_path={tmp_path / 'lerobots.yaml'}"]
     assert settings_from_flags(given).eval.video == "10"
     assert settings_from_flags([*given, "--eval.video=none"]).eval.video == "none"
+    assert build_settings(tree(eval={"video": 2})).eval.video == "2"
+    assert build_settings({**tree(), "eval": EvalConfig(max_episodes_rendered=2)}).eval.video == "2"
 
 
 def test_resuming_one_directory_into_another_is_refused(tmp_path: Path) -> None:

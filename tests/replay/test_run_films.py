@@ -119,6 +119,7 @@ def test_a_run_that_goes_on_gets_the_videos_that_it_lacks(tmp_path: Path) -> Non
     assert "videos:" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_is_not_filmed_and_its_films_come_with_the_rest(tmp_path: Path) -> None:
     tree = tiny_tree(tmp_path / "run", task="a,b", env={**SHORT, "delay": 0.05}, eval={"video": "all"})
     process = start_cli("eval", *flags(tree))
@@ -138,9 +139,11 @@ def test_whoever_ends_the_filming_loses_no_outcome_and_is_told_how_it_is_finishe
     tmp_path: Path, number: signal.Signals
 ) -> None:
     run = tmp_path / "run"
-    tree = tiny_tree(run, task="a,b", n_episodes=2, env={**SHORT, "delay": 0.05}, eval={"video": "all"})
+    ways = {"video": "all", "batch_size": 1}
+    tree = tiny_tree(run, task="a,b", n_episodes=2, env={**SHORT, "delay": 0.05}, eval=ways)
     process = start_cli("eval", *flags(tree))
-    wait_until(lambda: list(run.glob(".film-*")))
+    # Two are whole: of the first the run knows it.
+    wait_until(lambda: len(list(run.glob(".film-*/videos/*/*.mp4"))) > 1)
     before = digests(run)
     info = json.loads((run / "eval_info.json").read_text())
     assert info["run"]["complete"], "all is stored before the first film begins"
@@ -152,6 +155,7 @@ def test_whoever_ends_the_filming_loses_no_outcome_and_is_told_how_it_is_finishe
     if number != signal.SIGKILL:
         assert f"the run is complete. To make them: proctor film {run} --which=missing" in said
         assert not list(run.glob(".film-*"))
+        assert 0 < len(videos(run)) < 4, "those that are whole are kept"
     done = run_cli("film", str(run), "--which=missing")
     assert done.returncode == 0, done.stderr
     assert len(videos(run)) == 4
@@ -175,6 +179,7 @@ def test_films_that_cannot_be_written_cost_no_result(tmp_path: Path) -> None:
     assert len(digests(run)) == 1
 
 
+@pytest.mark.slow
 def test_shards_are_filmed_once_they_are_one_run(tmp_path: Path, as_they_ran: Path) -> None:
     tree = tiny_tree(tmp_path / "run", task="a,b", env=SHORT, eval={"video": "failures"})
     done = run_cli("parallel", "--num-shards=2", *flags(tree))
@@ -228,6 +233,7 @@ def test_an_evaluator_films_every_evaluation(tmp_path: Path) -> None:
             assert list(videos(tmp_path / name)) == ["videos/a_0/eval_episode_0.mp4"]
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_filmed_too_and_its_dataset_stays(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     tree = tiny_tree(tmp_path / "run", task="a", env=SHORT)
@@ -237,6 +243,7 @@ def test_a_recorded_run_is_filmed_too_and_its_dataset_stays(tmp_path: Path) -> N
     assert list(videos(tmp_path / "run")) == (["videos/a_0/eval_episode_0.mp4"] if done.returncode == 0 else [])
 
 
+@pytest.mark.slow
 def test_an_outcome_that_was_forged_meanwhile_gets_no_film(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_tiny(run, task="a", n_episodes=1, env=SHORT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from pathlib import Path
 from typing import Any
@@ -74,10 +75,13 @@ def test_its_commands_run_this_very_episode_again(tmp_path: Path, capsys: pytest
     evaluated = run_tiny(tmp_path / "a run", n_episodes=2)
     run = ScoredRun.open(evaluated.directory)
     place = int(run.ended.at(SUCCESS, FAILURE)[1])
-    replay, again = view_of(run, place).commands
+    replay, film, again = view_of(run, place).commands
     episode = run.plan[place]
     assert run_command(shlex.split(replay.text)[1:]) == 0
     assert "1 of 1 episode the same" in capsys.readouterr().out
+    if importlib.util.find_spec("av"):
+        assert run_command(shlex.split(film.text)[1:]) == 0
+        assert [one.key for one in ScoredRun.open(run.path).records if one.video_path] == [episode.key]
     command = shlex.split(again.text.replace("\\\n", ""))  # as a shell reads it
     (only,) = [word.removeprefix("--only=") for word in command if word.startswith("--only=")]
     assert [one.key for one in chosen(run.plan, only)] == [episode.key]
@@ -101,9 +105,10 @@ def test_a_name_that_would_choose_other_episodes_has_no_command(tmp_path: Path, 
 def test_a_name_is_quoted_and_never_taken_for_a_flag(tmp_path: Path) -> None:
     tasks = [Task("g", 0, "--pixels=false; rm -rf $HOME 'x'", "", 9)]
     run = ScoredRun.open(make_run(tmp_path / "run", MadeUp(tasks=tasks, n_episodes=1, errors=0)))
-    replay, again = view_of(run, 0).commands
+    replay, film, again = view_of(run, 0).commands
     words = f"--only={tasks[0].name}:0"
     assert shlex.split(replay.text) == ["proctor", "replay", str(run.path), words]
+    assert shlex.split(film.text) == ["proctor", "film", str(run.path), words]
     assert shlex.split(again.text.replace("\\\n", ""))[-1] == words
 
 

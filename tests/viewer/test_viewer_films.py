@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -41,13 +42,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def root(installed: None, tmp_path: Path) -> Path:
-    tree = tiny_tree(
-        tmp_path / "runs" / "run", task="a,b", n_episodes=2, env={"type": "tiny-installed", "max_steps": 12}
-    )
-    done = run_cli("eval", *flags(tree))
+@pytest.fixture(scope="module")
+def made(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("made") / "run"
+    env = {"type": "tiny-installed", "max_steps": 12}
+    done = run_cli("eval", *flags(tiny_tree(run, task="a,b", n_episodes=2, env=env)))
     assert done.returncode == 0, done.stderr
+    return run
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "runs" / "run")
     return tmp_path / "runs"
 
 

@@ -17,7 +17,7 @@ from proctor.config.flags import Nested
 from proctor.config.settings import AtLeast, AtMost, Locates, comma_list
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import UsageError
-from proctor.files import given_path
+from proctor.files import given_path, is_there
 from proctor.replay.film import film, film_into_run, to_film
 from proctor.replay.replayer import Replay, check_names_no_code
 from proctor.replay.side_by_side import film_side_by_side, pairs_to_film
@@ -99,7 +99,7 @@ def _film(given: Given[FilmFlags]) -> int:
 def _other(own: FilmFlags) -> tuple[str, Path | None]:
     """Return the episodes that are named, and the run among them, or behind its flag, if there is one."""
     named = comma_list(own.only)
-    runs = [word for word in named if word.endswith(SUFFIX) or (Path(word) / DATABASE).is_file()]
+    runs = [word for word in named if word.endswith(SUFFIX) or is_there(Path(word) / DATABASE)]
     if own.against is not None:
         runs.append(str(own.against))
     if len(runs) > 1:

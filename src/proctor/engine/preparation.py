@@ -118,6 +118,7 @@ class Preparation:
         logs: where the policy's process writes.
         live_policy: the caller's own to evaluate, instead of what `settings.policy` names.
         warm: where processes are kept that can be used again.
+        films_later: whether what is to be filmed can be filmed here when all has ended; not on a cluster's node.
     """
 
     def __init__(
@@ -126,7 +127,9 @@ class Preparation:
         logs: Path,
         live_policy: LivePolicy | None = None,
         warm: WarmProcesses | None = None,
+        films_later: bool = True,
     ) -> None:
+        self._films_later = films_later
         self.settings, self._logs, self._warm = settings, logs, warm
         self._renderer: Renderer | None = None
         self.live = None if isinstance(live_policy, Path) else live_policy
@@ -361,7 +364,7 @@ class Preparation:
             why = "this benchmark's simulators cannot be replayed"
         elif not self.settings.eval.use_async_envs:
             why = "everything runs in this process"
-        elif self.settings.cluster.address is not None:
+        elif not self._films_later:
             why = "the nodes have the simulators"
         else:
             return NO_VIDEOS

@@ -25,7 +25,7 @@ from proctor.engine.eventfd import EventFd
 from proctor.engine.identity_proof import BenchmarkProof, PolicyProof
 from proctor.engine.messages import Channel, Message, keep_end, policy_fault, print_to
 from proctor.engine.meter import Meter
-from proctor.engine.observed import NumberSink
+from proctor.engine.number_sink import NumberSink
 from proctor.engine.rollout import Actor, EpisodeSinks, LocalActor, PolicyView, run_episode
 from proctor.engine.stored_actor import StoredActor
 from proctor.engine.transport import Phase, Slot, now

@@ -49,7 +49,7 @@ class ThisMachine:
         warm: WarmProcesses | None = None,
     ) -> None:
         self.settings, self.directory, self.feed, self.warm = settings, directory, feed, warm
-        self.preparation = Preparation(settings, directory.logs, live_policy, warm)
+        self.preparation = Preparation(settings, directory.logs, live_policy, warm, films_later=feed is None)
 
     @property
     def tasks(self) -> Sequence[Task]:

@@ -77,8 +77,9 @@ def test_three_raylets_give_the_digests_of_the_serial_run(calm: tuple[Path, str,
 def test_the_driver_has_the_result_and_the_videos_and_the_nodes_keep_nothing(
     calm: tuple[Path, str, str], raylets: Raylets
 ) -> None:
-    run, _, _ = calm
+    run, out, _ = calm
     info = json.loads((run / "eval_info.json").read_text())
+    assert "filming episodes as they run, which takes longer: the nodes have the simulators" in out
     assert info["overall"]["n_episodes"] == 12
     videos = sorted(run.glob("videos/*/*"))
     assert [video.parent.name for video in videos] == ["a_0", "b_0", "c_0"]
