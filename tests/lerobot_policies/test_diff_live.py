@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from harness import flags
 from lerobot_checkpoints import SIDE, save_act, save_diffusion
+from lerobot_runs import settings_tree
 from planted_harness import PITFALLS, Sound
 from proctor.diff.findings import LiveDiff
 from proctor.diff.harness import OtherSide
@@ -118,19 +122,40 @@ def test_the_page_has_the_pitfalls_that_are_planted_and_at_least_twenty() -> Non
 
 
 CLEAN = [
-    ("act", "reach-v3", 1000), ("act", "reach-v3", 7), ("act", "push-v3", 1000), ("act", "door-open-v3", 3),
-    ("act", "drawer-close-v3", 1001), ("act", "pick-place-v3", 1002), ("act", "window-open-v3", 0),
-    ("act", "button-press-v3", 12), ("single", "reach-v3", 1003), ("single", "push-v3", 4),
-    ("single", "hammer-v3", 1000), ("single", "basketball-v3", 5), ("ensemble", "reach-v3", 1004),
-    ("ensemble", "sweep-v3", 6), ("ensemble", "soccer-v3", 1000), ("diffusion", "reach-v3", 1005),
-    ("diffusion", "push-v3", 8), ("diffusion", "assembly-v3", 9), ("diffusion", "lever-pull-v3", 1000),
-    ("pressing", "handle-press-v3", 1000),
+    ("act", "reach-v3", 1000), ("single", "push-v3", 4), ("ensemble", "reach-v3", 1004),
+    ("diffusion", "push-v3", 8), ("act", "pick-place-v3", 1002), ("single", "hammer-v3", 1000),
+    ("ensemble", "sweep-v3", 6), ("diffusion", "assembly-v3", 9), ("pressing", "handle-press-v3", 1000),
+    ("act", "door-open-v3", 3), ("act", "reach-v3", 7), ("act", "push-v3", 1000),
+    ("act", "drawer-close-v3", 1001), ("act", "window-open-v3", 0), ("act", "button-press-v3", 12),
+    ("single", "reach-v3", 1003), ("single", "basketball-v3", 5), ("ensemble", "soccer-v3", 1000),
+    ("diffusion", "reach-v3", 1005), ("diffusion", "lever-pull-v3", 1000),
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("kind", "task", "seed"), CLEAN)
 def test_where_nothing_is_wrong_nothing_is_named(kind: str, task: str, seed: int, ours: Any) -> None:
     steps = STEPS if (task, seed) == ("reach-v3", 1000) else BRIEF
     found = diff(ours, Sound, kind, task, seed, steps)
     assert [(str(one), one.values) for one in found.differences] == []
     assert (found.steps, found.ended, list(found.notes)) == (steps, "truncated", [])
+
+
+@pytest.mark.slow
+def test_the_command_names_what_lerobot_itself_does_otherwise(
+    checkpoints: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Its environment knows one size of pictures, and draws the goal of the episode before."""
+    tree = settings_tree(
+        tmp_path / "run", checkpoints("act"), env={"task": "reach-v3", "episode_length": 2}, eval={"n_episodes": 1}
+    )
+    command = [sys.executable, "-m", "proctor"]
+    subprocess.run([*command, "eval", *flags(tree)], check=True, timeout=300)
+    done = subprocess.run(
+        [*command, "diff", tmp_path / "run", "--live"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "beside LeRobot 0." in done.stdout
+    assert "first difference: step 0, observation.image: 480 x 480 pixels where ours has 64 x 64" in done.stdout
+    assert "such as a goal marker" in done.stdout
+    assert "also: step 2, ending: its step limit is above ours of 2" in done.stdout

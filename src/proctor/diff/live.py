@@ -160,10 +160,6 @@ def diff_live(question: LiveQuestion, python: str | None) -> LiveDiff:
     Raises:
         UsageError: something is not there or does not fit; says what to do.
     """
-    try:
-        drawing = dict(find_renderer(python).env)
-    except NoPicturesError:
-        drawing = {}  # said by whoever draws
     asked = {
         "version": __version__,
         "settings": question.settings,
@@ -177,7 +173,7 @@ def diff_live(question: LiveQuestion, python: str | None) -> LiveDiff:
         done = ask_module(
             "proctor.diff.live",
             python=python,
-            variables={**STEADY, **drawing},
+            variables={**STEADY, **_drawing(question, python)},
             question=json.dumps(asked),
             seconds=None,
         )
@@ -192,6 +188,17 @@ def diff_live(question: LiveQuestion, python: str | None) -> LiveDiff:
     if "usage" in done.reply:
         raise UsageError(done.reply["usage"])
     return LiveDiff.from_wire(done.reply)
+
+
+def _drawing(question: LiveQuestion, python: str | None) -> Mapping[str, str]:
+    """Return the variables that choose a GL, where one is needed."""
+    benchmark: type[Benchmark] = load_object(benchmark_path(str(question.settings["env"]["type"])))
+    if not benchmark.uses_gl:
+        return {}
+    try:
+        return find_renderer(python).env
+    except NoPicturesError:
+        return {}  # said by whoever draws
 
 
 def main() -> None:

@@ -198,7 +198,8 @@ def _executions(look: frozenset[str], size: int) -> Iterator[tuple[str, Execute]
     def shifted(sign: float, count: int) -> Execute:
         def execute(action: NDArray[Any], seen: Arrays) -> NDArray[Any]:
             changed = action.copy()
-            changed[:count] += (sign * seen[STATE][:count]).astype(action.dtype)
+            state = seen[STATE][:count]
+            changed[: len(state)] += (sign * state).astype(action.dtype)
             return changed
 
         return execute
@@ -216,7 +217,7 @@ def _executions(look: frozenset[str], size: int) -> Iterator[tuple[str, Execute]
     for factor in (0.1, 0.5, 2.0, 10.0):
         yield f"actions are executed times {factor:g}", lambda action, seen, factor=factor: factor * action  # type: ignore[misc]
     if STATE in look:
-        for count in dict.fromkeys((3, size - 1, size)):
+        for count in counts_of_positions(size):
             yield (
                 f"actions are executed less the state ({count} numbers): absolute where ours are relative",
                 shifted(-1.0, count),
@@ -225,6 +226,11 @@ def _executions(look: frozenset[str], size: int) -> Iterator[tuple[str, Execute]
                 f"actions are executed plus the state ({count} numbers): relative where ours are absolute",
                 shifted(1.0, count),
             )
+
+
+def counts_of_positions(size: int) -> list[int]:
+    """Return how many numbers of an action may be a position: three, all but a gripper's, or all."""
+    return [count for count in dict.fromkeys((3, size - 1, size)) if 0 < count <= size]
 
 
 def _reward_words(simulators: OurSimulators, episode: Episode, trace: Trace, look: frozenset[str]) -> str | None:

@@ -16,6 +16,7 @@ from proctor.diff.findings import Difference, short
 from proctor.diff.harness import Act, Arrays, arrays_of
 from proctor.diff.numbers import VectorPair, equal, vector_diagnoses
 from proctor.diff.ours import OurPolicy
+from proctor.diff.physics import counts_of_positions
 from proctor.diff.pictures import PicturePair, picture_diagnoses
 from proctor.diff.trace import BEFORE, Trace, TraceStep
 from proctor.engine.policy_session import PolicySession
@@ -216,7 +217,7 @@ class _PolicyWalk:
             (1, "plus the state: absolute where ours is relative"),
             (-1, "less the state: relative where ours is absolute"),
         ):
-            for count in dict.fromkeys((3, steps[0].action.size - 1, steps[0].action.size)):
+            for count in counts_of_positions(steps[0].action.size):
                 tried[f"ours {words} ({count} numbers)"] = (
                     lambda pair, sign=sign, count=count: _shifted(pair, steps[pair.step], sign, count)  # type: ignore[misc]
                 )
@@ -242,7 +243,7 @@ def _between(low: NDArray[Any], high: NDArray[Any], raw: Any) -> Any:
 
 def _shifted(pair: VectorPair, step: TraceStep, sign: int, count: int) -> Any:
     state = step.seen.unpacked((STATE,)).get(STATE)
-    if state is None or state.ndim != 1 or state.size < count:
+    if state is None or state.ndim != 1 or state.size < count or pair.ours.size < count:
         return None
     changed = pair.ours.astype(np.float64)
     changed[:count] += sign * state[:count]

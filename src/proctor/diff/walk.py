@@ -170,15 +170,17 @@ def _redrawn(subject: Subject, key: str, pairs: Sequence[PicturePair], physics: 
     wanted = {pair.step: pair.theirs for pair in pairs}
     actions = [step.action for step in subject.trace.steps[: max(wanted)]]
     played = subject.simulators.play(subject.episode, actions, frozenset({key}), physics.circumstances, settings)
-    same = [
-        np.array_equal(moment.observation[key], wanted[place])
+    redrawn = [
+        PicturePair(place, moment.observation[key], wanted[place])
         for place, (moment, _) in enumerate(played)
         if place in wanted
     ]
-    if not all(same):
-        return []
+    apart = [pair for pair in redrawn if not np.array_equal(pair.ours, pair.theirs)]
     sizes = " where ours has ".join(f"{one.shape[0]} x {one.shape[1]} pixels" for one in (theirs, ours))
-    return [f"{sizes}: drawn at that size, ours is the same"]
+    if not apart:
+        return [f"{sizes}: drawn at that size, ours is the same"]
+    others = picture_diagnoses(apart, same_physics=physics.same)
+    return [f"{sizes}, and drawn at that size, {cause}" for cause in others]
 
 
 def _endings(subject: Subject, played: Sequence[Moment]) -> Iterator[Difference]:
