@@ -6,6 +6,7 @@ has no rewards. What a file does not say stays unknown here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 
 from proctor.benchmarks.metaworld.tasks import GROUPS
 from proctor.errors import UsageError
-from proctor.files import clip, given_path, parse_json, read_regular
+from proctor.files import clip, given_path, open_regular, parse_json, read_regular
 from proctor.store.bundles import MAGIC, opened
 from proctor.store.run_directory import DATABASE
 from proctor.store.schema import EpisodeRecord
@@ -118,8 +119,12 @@ def read_result(path: Path) -> Iterator[HarnessResult]:
 
 
 def _begins_as_bundle(path: Path) -> bool:
-    with given_path(path), path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+    with given_path(path):
+        descriptor = open_regular(path)
+        try:
+            return os.read(descriptor, len(MAGIC)) == MAGIC
+        finally:
+            os.close(descriptor)
 
 
 def _foreign_file(folder: Path) -> Path | None:
