@@ -14,15 +14,16 @@ from typing import Any
 import metaworld
 import pytest
 import torch
+from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 from safetensors.torch import load_file, save_file
 
-from harness import flags
-from lerobot_checkpoints import SIDE, save_act, save_diffusion
-from lerobot_runs import settings_tree
+from lerobot_checkpoints import SIDE, demonstrations, save_act, save_diffusion
+from made_runs import make_run
 from planted_harness import PITFALLS, Sound
 from proctor.diff.findings import LiveDiff
 from proctor.diff.harness import OtherSide
 from proctor.diff.live import LiveQuestion, OurSide
+from proctor.store.run_directory import RunDirectory
 from proctor.types import Episode
 
 STEPS = 4
@@ -98,10 +99,23 @@ def diff(ours: Any, harness: type[Sound], kind: str, task: str, seed: int, steps
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tasks_of_metaworld_are_drawn_once() -> Any:
-    """LeRobot has Meta-World draw fifty tasks for each environment, always the same: half a second each time."""
+def simulators_are_quick() -> Any:
+    """Spare both sides what takes most of their time, and is the same on both.
+
+    LeRobot has Meta-World draw fifty tasks for each environment, always the same; and a shadow has 4096 x 4096
+    pixels, on a picture of 64 x 64.
+    """
+    demonstrations()  # which other tests train on, too, with all their shadows
+    begin = MujocoEnv._initialize_simulation
+
+    def with_small_shadows(env: Any) -> Any:
+        model, data = begin(env)
+        model.vis.quality.shadowsize = 256
+        return model, data
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metaworld, "MT1", functools.cache(metaworld.MT1))
+        patch.setattr(MujocoEnv, "_initialize_simulation", with_small_shadows)
         yield
 
 
@@ -132,7 +146,6 @@ CLEAN = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("kind", "task", "seed"), CLEAN)
 def test_where_nothing_is_wrong_nothing_is_named(kind: str, task: str, seed: int, ours: Any) -> None:
     steps = STEPS if (task, seed) == ("reach-v3", 1000) else BRIEF
@@ -141,19 +154,14 @@ def test_where_nothing_is_wrong_nothing_is_named(kind: str, task: str, seed: int
     assert (found.steps, found.ended, list(found.notes)) == (steps, "truncated", [])
 
 
-@pytest.mark.slow
 def test_the_command_names_what_lerobot_itself_does_otherwise(
     checkpoints: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Its environment knows one size of pictures, and draws the goal of the episode before."""
-    tree = settings_tree(
-        tmp_path / "run", checkpoints("act"), env={"task": "reach-v3", "episode_length": 2}, eval={"n_episodes": 1}
-    )
-    command = [sys.executable, "-m", "proctor"]
-    subprocess.run([*command, "eval", *flags(tree)], check=True, timeout=300)
-    done = subprocess.run(
-        [*command, "diff", tmp_path / "run", "--live"], capture_output=True, text=True, timeout=300, check=False
-    )
+    run = make_run(tmp_path / "run", {"reach-v3": [False]}, max_steps=2)
+    RunDirectory(run).write_config(settings(checkpoints("act"), "reach-v3", 2))
+    command = [sys.executable, "-m", "proctor", "diff", str(run), "--live"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stderr
     assert "beside LeRobot 0." in done.stdout
     assert "first difference: step 0, observation.image: 480 x 480 pixels where ours has 64 x 64" in done.stdout

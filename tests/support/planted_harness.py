@@ -146,10 +146,25 @@ def gripper_turned(postprocessor: Any, raw: Any) -> Any:
     return action
 
 
-def gripper_thresholded(postprocessor: Any, raw: Any) -> Any:
-    action = postprocessor(raw)
-    action[:, -1] = torch.where(raw[:, -1] > 0.387, 1.0, -1.0)  # which some of its network's answers are
-    return action
+class ThresholdedGripper(Sound):
+    """Its threshold lies among the answers of its network's first chunk."""
+
+    def begin(self, task: Task, seed: int, index: int) -> Any:
+        self._threshold: Any = None
+        return super().begin(task, seed, index)
+
+    def load_policy(self, task: Task) -> None:
+        super().load_policy(task)
+        before = self.postprocessor
+
+        def thresholded(raw: Any) -> Any:
+            if self._threshold is None:
+                self._threshold = torch.cat([raw, *self.policy._action_queue])[:, -1].mean()
+            action = before(raw)
+            action[:, -1] = torch.where(raw[:, -1] > self._threshold, 1.0, -1.0)
+            return action
+
+        self.postprocessor = thresholded
 
 
 def less_the_state(action: NDArray[Any], state: NDArray[Any]) -> NDArray[Any]:
@@ -249,7 +264,7 @@ PITFALLS: dict[str, type[Sound]] = {
     "Actions are not un-normalised": with_actions(lambda postprocessor, raw: raw),
     "Actions are un-normalised with the wrong statistics": with_actions(by_minimum_and_maximum),
     "The gripper works the wrong way round": with_actions(gripper_turned),
-    "The gripper's threshold": with_actions(gripper_thresholded),
+    "The gripper's threshold": ThresholdedGripper,
     "Absolute and relative actions": with_execution(less_the_state),
     "The executed chunk has another length": OtherChunkLength,
     "Actions of the episode before are executed": StaleQueue,
