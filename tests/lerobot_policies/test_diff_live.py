@@ -23,6 +23,7 @@ from planted_harness import PITFALLS, Sound
 from proctor.diff.findings import LiveDiff
 from proctor.diff.harness import OtherSide
 from proctor.diff.live import LiveQuestion, OurSide
+from proctor.policies.protocol import Policy
 from proctor.store.run_directory import RunDirectory
 from proctor.types import Episode
 
@@ -78,12 +79,12 @@ def settings(checkpoint: Path, task: str, steps: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ours(checkpoints: Callable[[str], Path]) -> Callable[[str, str, int], tuple[OurSide, dict[str, Any]]]:
     @functools.cache
-    def policy(kind: str) -> OurSide:
-        return OurSide(settings(checkpoints(kind), "reach-v3", STEPS))
+    def policy(kind: str) -> Policy:
+        return OurSide(settings(checkpoints(kind), "reach-v3", STEPS)).policy.policy
 
     def get(kind: str, task: str, steps: int) -> tuple[OurSide, dict[str, Any]]:
         tree = settings(checkpoints(kind), task, steps)
-        return policy(kind).on(tree), tree
+        return OurSide(tree, policy(kind)), tree
 
     return get
 

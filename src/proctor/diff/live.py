@@ -5,7 +5,6 @@ LeRobot's loop needs policy and simulator in one interpreter, and so does any ot
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -64,29 +63,26 @@ class LiveQuestion:
 
 
 class OurSide:
-    """Our benchmark and policy of a run, made once for any number of episodes."""
+    """Our benchmark and policy of a run.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    Args:
+        settings: those of the run.
+        policy: the policy, if it is loaded already; else it is.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], policy: Policy | None = None) -> None:
         given = build_settings(json.loads(json.dumps(settings)))
-        benchmark = _benchmark_of(given)
-        plain = _spec_of(benchmark, None, given)
-        kind: type[Policy] = load_object(policy_path(given.policy.type))
-        with users_code("the policy could not be loaded"):
-            policy = kind.from_settings(given.policy, plain)
-        self._take(benchmark, policy, given)
-
-    def on(self, settings: Mapping[str, Any]) -> OurSide:
-        """Return the same policy on the benchmark of other settings, which must give it the same to look at."""
-        given = build_settings(json.loads(json.dumps(settings)))
-        other = copy.copy(self)
-        other._take(_benchmark_of(given), self.policy.policy, given)
-        return other
-
-    def _take(self, benchmark: Benchmark, policy: Policy, given: Settings) -> None:
+        self._benchmark = make_benchmark(benchmark_path(given.env.type), given.env)
+        with users_code(f"--env.type={given.env.type}: the benchmark could not be made ready"):
+            self._benchmark.check_installed()
+        if policy is None:
+            kind: type[Policy] = load_object(policy_path(given.policy.type))
+            plain = _spec_of(self._benchmark, None, given)
+            with users_code("the policy could not be loaded"):
+                policy = kind.from_settings(given.policy, plain)
         self._processors = policy.spec.env_processors
-        self.spec = _spec_of(benchmark, self._processors, given)
+        self.spec = _spec_of(self._benchmark, self._processors, given)
         self.policy = OurPolicy(policy, self.spec)
-        self._benchmark = benchmark
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -107,13 +103,6 @@ class OurSide:
             )
         with closing(OurSimulators(self._benchmark, episode.task, self._processors)) as simulators:
             return compare(Subject(simulators, self.policy, self.spec, episode, trace, question.seeds))
-
-
-def _benchmark_of(given: Settings) -> Benchmark:
-    benchmark = make_benchmark(benchmark_path(given.env.type), given.env)
-    with users_code(f"--env.type={given.env.type}: the benchmark could not be made ready"):
-        benchmark.check_installed()
-    return benchmark
 
 
 def _spec_of(benchmark: Benchmark, processors: Sequence[str] | None, given: Settings) -> BenchmarkSpec:
