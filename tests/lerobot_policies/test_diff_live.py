@@ -15,6 +15,7 @@ import metaworld
 import pytest
 import torch
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
+from lerobot.scripts.lerobot_eval import eval_policy_all
 from safetensors.torch import load_file, save_file
 
 from lerobot_checkpoints import SIDE, demonstrations, save_act, save_diffusion
@@ -23,6 +24,7 @@ from planted_harness import PITFALLS, Sound
 from proctor.diff.findings import LiveDiff
 from proctor.diff.harness import OtherSide
 from proctor.diff.live import LiveQuestion, OurSide
+from proctor.diff.sources import read_result
 from proctor.policies.protocol import Policy
 from proctor.store.run_directory import RunDirectory
 from proctor.types import Episode
@@ -168,3 +170,29 @@ def test_the_command_names_what_lerobot_itself_does_otherwise(
     assert "first difference: step 0, observation.image: 480 x 480 pixels where ours has 64 x 64" in done.stdout
     assert "such as a goal marker" in done.stdout
     assert "also: step 2, ending: its step limit is above ours of 2" in done.stdout
+
+
+def test_what_lerobots_evaluation_writes_is_read(ours: Any, tmp_path: Path) -> None:
+    side, tree = ours("act", "reach-v3", BRIEF)
+    (task,) = side.tasks
+    lerobots = Sound(tree)
+    lerobots.load_policy(task)
+    env = lerobots.make_env(task)
+    with torch.no_grad():
+        info = eval_policy_all(
+            envs={"reach-v3": {0: env}},
+            policy=lerobots.policy,
+            env_preprocessor=lerobots.env_preprocessor,
+            env_postprocessor=lerobots.env_postprocessor,
+            preprocessor=lerobots.preprocessor,
+            postprocessor=lerobots.postprocessor,
+            n_episodes=2,
+            start_seed=1000,
+        )
+    env.close()
+    (tmp_path / "eval_info.json").write_text(json.dumps(info, indent=2))  # as `lerobot-eval` does
+    with read_result(tmp_path) as found:
+        assert found.kind == "LeRobot's eval_info.json"
+        (read,) = found.tasks
+        assert (read.name, read.group, read.task_id, read.rate) == ("reach-v3", "reach-v3", 0, (0, 2))
+        assert all(one.sum_reward is not None and one.sum_reward > 0 for one in read.episodes.values())
