@@ -27,6 +27,7 @@ COMMANDS = {
     "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
     "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
+    "diff": ("proctor.cli.diff:diff_command", "say in what a run differs from another harness's result, and why"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
     "replay": ("proctor.cli.replay:replay_command", "run stored episodes again without their policy, and compare"),

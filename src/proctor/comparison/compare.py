@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from proctor.comparison.pairing import RunSample, TaskPair, match, read_sample
 from proctor.comparison.result import (
@@ -220,7 +220,19 @@ def _notes(first: RunSample, second: RunSample, paired: bool, tasks: int | None)
     return notes
 
 
-def differing(first: RunSample, second: RunSample) -> list[Circumstance]:
+class AnyRun(Protocol):
+    """A run that says what its results depend on, and which tasks it has."""
+
+    @property
+    def identity(self) -> Identity:
+        """What its results depend on."""
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """Its tasks."""
+
+
+def differing(first: AnyRun, second: AnyRun) -> list[Circumstance]:
     """Return what two runs do not share although it may change outcomes: versions, settings, limits, renderer."""
     ours, theirs = _relevant(first.identity), _relevant(second.identity)
     if not (ours["renderer"] and theirs["renderer"]):
@@ -239,7 +251,7 @@ def _relevant(identity: Identity) -> Identity:
     return kept
 
 
-def _of_tasks(name: str, first: RunSample, second: RunSample, read: Callable[[Task], Any]) -> list[Circumstance]:
+def _of_tasks(name: str, first: AnyRun, second: AnyRun, read: Callable[[Task], Any]) -> list[Circumstance]:
     theirs: dict[str, list[Any]] = {}
     for task in second.tasks:  # two groups may have a task of one name
         theirs.setdefault(task.name, []).append(read(task))

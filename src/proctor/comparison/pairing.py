@@ -160,31 +160,37 @@ class TaskPair(NamedTuple):
         return [(int((states == SUCCESS).sum()), int((states != ERROR).sum())) for states in found]
 
 
-def match(first: RunSample, second: RunSample, wanted: Sequence[str] = ()) -> list[TaskPair]:
-    """Return the tasks that two runs share, in the first run's order. Raises `UsageError` if there are none.
+def shared_tasks(first: Sequence[Task], second: Sequence[Task]) -> dict[str, tuple[list[int], list[int]]]:
+    """Return the tasks that two runs share by their names, in the first run's order, and where each run has them.
 
     A task is known by its name: it may lie in another group of the other run's choice of tasks. Where a run has a
     name twice, the group tells them apart.
     """
-    plain = all(len({task.name for task in run.tasks}) == len(run.tasks) for run in (first, second))
+    plain = all(len({task.name for task in tasks}) == len(tasks) for tasks in (first, second))
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for side, tasks in enumerate((first, second)):
+        for place, task in enumerate(tasks):
+            name = task.name if plain else f"{task.group}/{task.name}"
+            found.setdefault(name, ([], []))[side].append(place)
+    return {name: places for name, places in found.items() if all(places)}
 
-    def known_as(group: str, name: str) -> str:
-        return name if plain else f"{group}/{name}"
 
-    there = {known_as(task.group, task.name) for task in second.tasks}
-    names = [name for task in first.tasks if (name := known_as(task.group, task.name)) in there]
+def match(first: RunSample, second: RunSample, wanted: Sequence[str] = ()) -> list[TaskPair]:
+    """Return the tasks that two runs share, in the first run's order. Raises `UsageError` if there are none."""
+    shared = shared_tasks(first.tasks, second.tasks)
     for name in wanted:
-        if name not in names:
-            raise UsageError(f"--tasks={name}: the runs do not share such a task.{did_you_mean(name, names)}")
-    names = [name for name in names if name in wanted] if wanted else names
+        if name not in shared:
+            raise UsageError(f"--tasks={name}: the runs do not share such a task.{did_you_mean(name, shared)}")
+    names = [name for name in shared if name in wanted] if wanted else list(shared)
     if not names:
         raise UsageError(f"{first.shown} and {second.shown} have no task in common.")
-    groups = {known_as(task.group, task.name): task.group for task in first.tasks}
 
-    def places(run: RunSample, name: str) -> NDArray[np.int64]:
-        numbers = [place for place, task in enumerate(run.tasks) if known_as(task.group, task.name) == name]
+    def places(run: RunSample, numbers: Sequence[int]) -> NDArray[np.int64]:
         return np.concatenate([run.used.of_task(number) for number in numbers])
 
     runs = (first, second)
-    found = [TaskPair(name, groups[name], runs, *(places(run, name) for run in runs)) for name in names]
+    found = [
+        TaskPair(name, first.tasks[shared[name][0][0]].group, runs, *map(places, runs, shared[name]))
+        for name in names
+    ]
     return [task for task in found if len(task.first) and len(task.second)]

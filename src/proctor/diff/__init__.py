@@ -1,0 +1,1 @@
+"""`proctor diff`: a run beside what another harness made of the same episodes."""
