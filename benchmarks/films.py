@@ -21,6 +21,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+from figures import report
 
 from proctor.plan import as_choice
 from proctor.store.outcomes import FAILURE
@@ -56,15 +57,11 @@ def main() -> None:
         all_of_them = seconds(*plan, "--eval.video=failures", *during, f"--output_dir={place / 'all'}")
         equal = [frames_equal(place, episode.key) for episode in failures]
     number = len(failures)
-    print(f"{number} failures of {len(run.plan)} episodes; the plan undrawn takes {undrawn:.1f} s")
-    ways = {
-        "after, by proctor film": film,
-        "the same episodes, as they run": same - alone,
-        "all episodes, as they run": all_of_them - undrawn,
-    }
-    for name, cost in ways.items():
-        print(f"{name}: {cost / number:.2f} s per video, {cost / film:.2f} times film")
-    print(f"frames equal to those filmed during the run: {sum(equal)} of {number} videos")
+    words = f"{number} failures of {len(run.plan)} episodes, which take {undrawn:.1f} s undrawn"
+    report("a video by proctor film", [film / number], "s", absolute=words)
+    report("filming the failures as they run, if one knew them, against proctor film", [(same - alone) / film])
+    report("filming all to keep the failures against proctor film", [(all_of_them - undrawn) / film])
+    print(f"  frames equal to those filmed during the run: {sum(equal)} of {number} videos")
 
 
 def seconds(*arguments: str) -> float:

@@ -25,6 +25,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from figures import report
 from numpy.typing import NDArray
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
@@ -120,7 +121,13 @@ def part_steps(names: list[str]) -> None:
         ("mj_step alone", [one.limit for one in found]),
     ):
         print(f"  {what}: median {statistics.median(values):.0f}")
-    print(f"  steps per CPU-second, quick / stock: {spread([c.stock / c.quick for c in found])}, goal {GOAL}")
+    speedups = [c.stock / c.quick for c in found]
+    report(
+        "Meta-World's steps per CPU-second against its own environments, quartiles of the tasks",
+        statistics.quantiles(speedups, n=4) if len(speedups) > 1 else speedups,
+        goal=GOAL,
+        absolute=f"{min(speedups):.2f} to {max(speedups):.2f}",
+    )
     print(f"  most that is possible, stock / mj_step alone: {spread([c.stock / c.limit for c in found])}")
     print(f"  resets, stock / quick: {spread([c.stock_reset / c.quick_reset for c in found])}", flush=True)
 

@@ -79,6 +79,18 @@ def test_variables_by_which_libraries_choose_how_they_compute_are_seen(name: str
     assert numeric_environment({name: "1", "HOME": "/root"}) == {name: "1"}
 
 
-@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MUJOCO_GL", "PATH", "LANG"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OMP_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES",
+        "MUJOCO_GL",
+        "PATH",
+        "LANG",
+        "TF_TOKEN_app_terraform_io",
+        "TF_VAR_region",
+        "TF_ENABLE_ONEDNN_OPTS",
+    ],
+)
 def test_variables_that_say_where_or_how_many_are_not(name: str) -> None:
     assert numeric_environment({name: "1"}) == {}

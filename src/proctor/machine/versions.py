@@ -16,14 +16,18 @@ HASH_SEED = "0"
 _LIBRARIES = (
     "NPY_", "NUMPY_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "OMP_", "GOMP_", "KMP_", "VECLIB_", "NUMEXPR_",
     "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_", "HIP_", "ROC",
-    "MIOPEN_", "XLA_", "JAX_", "TF_", "MUJOCO_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "__GL", "GLIBC_TUNABLES",
-    "LD_PRELOAD",
+    "MIOPEN_", "XLA_", "JAX_", "MUJOCO_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "__GL", "GLIBC_TUNABLES",
+    "LD_PRELOAD", "TF_AUTO_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_FP16_",
+    "TF_GPU_", "TF_NUM_", "TF_OVERRIDE_", "TF_USE_", "TF_XLA_",
 )  # fmt: skip
-"""How the environment variables begin by which maths and graphics libraries choose how they compute."""
+"""How the environment variables begin by which maths and graphics libraries choose how they compute.
+
+TensorFlow's are named further than by `TF_`, which Terraform's begin with too, and its tokens.
+"""
 
 _HARMLESS = {
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "MUJOCO_GL",
-    "MUJOCO_EGL_DEVICE_ID", "TORCH_HOME", "MESA_SHADER_CACHE_DIR", "TF_CPP_MIN_LOG_LEVEL",
+    "MUJOCO_EGL_DEVICE_ID", "TORCH_HOME", "MESA_SHADER_CACHE_DIR",
 }  # fmt: skip
 """Of those, the ones that say where a thing lies or is done: the GPU's kind and the renderer are known anyway."""
 
