@@ -17,8 +17,8 @@ _LIBRARIES = (
     "NPY_", "NUMPY_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "OMP_", "GOMP_", "KMP_", "VECLIB_", "NUMEXPR_",
     "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_", "HIP_", "ROC",
     "MIOPEN_", "XLA_", "JAX_", "MUJOCO_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "__GL", "GLIBC_TUNABLES",
-    "LD_PRELOAD", "TF_AUTO_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_FP16_",
-    "TF_GPU_", "TF_NUM_", "TF_OVERRIDE_", "TF_USE_", "TF_XLA_",
+    "LD_PRELOAD", "TF_AUTO_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_",
+    "TF_FP16_", "TF_GPU_", "TF_NUM_", "TF_OVERRIDE_", "TF_USE_", "TF_XLA_",
 )  # fmt: skip
 """How the environment variables begin by which maths and graphics libraries choose how they compute.
 
