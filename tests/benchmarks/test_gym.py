@@ -34,11 +34,12 @@ POLICIES = SUPPORT / "gym_policies.py"
 FRONT, WRIST, STATE = "observation.images.front", "observation.images.wrist", "observation.state"
 
 
-def tree(output_dir: Path, task: str, policy: str = "random", workers: int = 1, **changes: Any) -> dict[str, Any]:
+def tree(output_dir: Path, task: str, kind: str = "random", workers: int = 1, **changes: Any) -> dict[str, Any]:
     env: Mapping[str, Any] = changes.pop("env", {})
     package = {"package": "gym_rooms"} if task.startswith("rooms/") else {}
+    named = {"path": f"{POLICIES}:{kind}"} if kind[0].isupper() else {"type": kind}
     return {
-        "policy": {"path": f"{POLICIES}:{policy}"} if policy[0].isupper() else {"type": policy},
+        "policy": {**named, **changes.pop("policy", {})},
         "env": {"type": "gym", "task": task, **package, **env},
         "eval": {"n_episodes": 4, "batch_size": workers, **changes.pop("eval", {})},
         "output_dir": str(output_dir),
@@ -47,8 +48,8 @@ def tree(output_dir: Path, task: str, policy: str = "random", workers: int = 1, 
     }
 
 
-def run(output_dir: Path, task: str, policy: str = "random", workers: int = 1, **changes: Any) -> Evaluation:
-    settings = build_settings(tree(output_dir, task, policy, workers, **changes))
+def run(output_dir: Path, task: str, kind: str = "random", workers: int = 1, **changes: Any) -> Evaluation:
+    settings = build_settings(tree(output_dir, task, kind, workers, **changes))
     evaluation = film_run(evaluate_settings(settings), settings, Watcher())
     assert evaluation.error is None, evaluation.error
     assert all(record.status == "finished" for record in evaluation.records), evaluation.records
@@ -279,17 +280,18 @@ def test_frames_can_be_the_policys_camera_and_are_drawn_on_a_look_only(monkeypat
 
 
 def test_one_that_can_leave_drawing_out_is_told_what_is_looked_at_and_gives_the_same(tmp_path: Path) -> None:
-    plain = run(
-        tmp_path / "plain", "rooms/Plain-v0", "Walker", env={"metrics": "drawings"}, eval={"n_episodes": 1}
-    )
-    lazy = run(tmp_path / "lazy", "rooms/Lazy-v0", "Walker", env={"metrics": "drawings"}, eval={"n_episodes": 1})
+    # In the worker: no simulator is built, and drawn, while the policy loads.
+    counted: dict[str, Any] = {"env": {"metrics": "drawings"}, "eval": {"n_episodes": 1}}
+    counted["policy"] = {"placement": "worker"}
+    plain = run(tmp_path / "plain", "rooms/Plain-v0", "Walker", **counted)
+    lazy = run(tmp_path / "lazy", "rooms/Lazy-v0", "Walker", **counted)
     (always,), (on_a_look,) = plain.records, lazy.records
     assert always.steps == on_a_look.steps
     assert list(digests(plain).values()) == list(digests(lazy).values())
     # Two cameras: at the reset and after every step, or at the reset and after every fourth step but the last.
     assert always.metrics["drawings"] == 2 * always.steps  # told before the last step is drawn
     assert on_a_look.metrics["drawings"] == 2 * math.ceil(on_a_look.steps / 4)
-    blind = run(tmp_path / "blind", "rooms/Lazy-v0", "Blind", env={"metrics": "drawings"}, eval={"n_episodes": 1})
+    blind = run(tmp_path / "blind", "rooms/Lazy-v0", "Blind", **counted)
     assert blind.records[0].metrics["drawings"] == 0
 
 

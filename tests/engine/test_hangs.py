@@ -41,7 +41,7 @@ from proctor.identity import benchmark_identity
 from proctor.policies.protocol import Policy
 from proctor.store.episodes import EpisodeTable
 from proctor.store.schema import EpisodeRecord
-from proctor.types import Episode
+from proctor.types import Episode, VideoChoice
 from tiny import Tiny
 from tiny_policies import Thoughtful, aside
 
@@ -223,7 +223,14 @@ def test_what_is_filmed_is_finished_under_a_limit(tmp_path: Path) -> None:
     episode = Episode(benchmark.tasks()[0], 0, 1000)
     actor = LocalActor(policy, benchmark.spec.action_size)
     view = PolicyView.of(policy.spec, benchmark.spec)
-    record = play(SimulatorCache(benchmark, [], meter), episode, actor, view, meter, EpisodeSinks(Film()))
+    record = play(
+        SimulatorCache(benchmark, [], meter),
+        episode,
+        actor,
+        view,
+        meter,
+        EpisodeSinks(Film(), films=VideoChoice(first=1)),
+    )
     assert isinstance(record, EpisodeRecord)
     assert seen == [Phase.ENCODE]
 
