@@ -270,3 +270,20 @@ def test_a_full_disk_is_told_as_such_and_leaves_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"told: cannot write {tmp_path / 'a.mp4'}" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_frames_become_the_same_video_whatever_lies_in_memory(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    frames = [
+        np.kron(draw.integers(0, 255, (30, 30, 3)), np.ones((16, 16, 1))).astype(np.uint8) for _ in range(12)
+    ]
+    videos = set()
+    for attempt in range(4):
+        sink = VideoSink(tmp_path / f"{attempt}.mp4", step_rate=80, most_fps=30)
+        for step in range(40):
+            clutter = draw.integers(0, 255, int(draw.integers(1_000, 3_000_000)), dtype=np.uint8)
+            del clutter  # the encoder may be given this memory next
+            sink.add(frames[step % 12].copy())
+        sink.finish()
+        videos.add((tmp_path / f"{attempt}.mp4").read_bytes())
+    assert len(videos) == 1
