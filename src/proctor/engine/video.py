@@ -77,8 +77,8 @@ class VideoWriter:
         # faststart moves the index to the front, so that a browser plays before it has the whole file.
         self._container = create_video(self._partial, {"movflags": "faststart"})
         even = height + height % 2, width + width % 2  # H.264 with 4:2:0 colour needs even sides
-        # x264's macroblock tree goes by memory that nobody has written, at 480 pixels for one: the same frames would
-        # become other pictures next time.
+        # x264's macroblock tree goes by memory that nobody has written, at 480 pixels for one: the same frames
+        # would become other pictures next time.
         options = {"crf": "23", "preset": "veryfast", "mbtree": "0"}
         self._stream = add_stream(self._container, CODEC, self._rate, even, "yuv420p", options)
 
