@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,12 @@ def gymnasium_pace(n_envs: int, chunk: int, seconds: float = 4.0) -> float:
     return steps / (stop - start)
 
 
-def proctor_pace(workers: int, chunk: int, episodes: int) -> float:
+def proctor_pace(workers: int, chunk: int, episodes: int, placement: str) -> float:
     tree = {
         "policy": {
             "path": f"{HERE / 'trivial.py'}:TrivialPolicy",
             "kwargs": {"chunk": chunk},
-            "placement": "central",
+            "placement": placement,
         },
         "env": {"type": f"{HERE / 'trivial.py'}:Trivial", "task": "trivial"},
         "eval": {"n_episodes": episodes, "batch_size": workers},
@@ -119,14 +120,19 @@ def proctor_pace(workers: int, chunk: int, episodes: int) -> float:
     return run_proctor(tree, warm=2 * workers)
 
 
+PLACES = {"central": "through the policy's host", "auto": "where `auto` puts the policy"}
+HOST_ROWS = ((1, "central", 1.0, 120), (1, "auto", 2.0, 300), (10, "central", 3.0, 500))
+"""Actions a call, placement, goal, episodes."""
+
+
 def part_host() -> None:
-    print("(a) trivial simulator and policy: Proctor's central host against Gymnasium's AsyncVectorEnv")
-    for workers in (2, 8):
-        for chunk, goal, episodes in ((1, 1.0, 120), (10, 3.0, 500)):
+    print("(a) trivial simulator and policy: Proctor against Gymnasium's AsyncVectorEnv")
+    for chunk, placement, goal, episodes in HOST_ROWS:
+        for workers in (2, 8):
             compare(
-                f"{workers} simulators, chunks of {chunk}",
-                lambda w=workers, c=chunk, e=episodes: proctor_pace(w, c, e),  # type: ignore[misc]
-                lambda w=workers, c=chunk: gymnasium_pace(w, c),  # type: ignore[misc]
+                f"steps {PLACES[placement]}, {chunk} a call, {workers} simulators, against AsyncVectorEnv",
+                partial(proctor_pace, workers, chunk, episodes, placement),
+                partial(gymnasium_pace, workers, chunk),
                 goal,
             )
 
