@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,10 +241,10 @@ def test_meta_world_is_replayed_to_the_bit(tmp_path: Path, tasks: str) -> None:
 
 
 @pytest.mark.gl
-def test_a_run_of_pictures_is_replayed_with_them(tmp_path: Path) -> None:
+def test_a_run_of_pictures_whose_policy_has_its_own_interpreter_is_replayed_with_them(tmp_path: Path) -> None:
     pytest.importorskip("metaworld")
     tree = {
-        "policy": {"path": f"{SUPPORT / 'pixel_policy.py'}:Pixels"},
+        "policy": {"path": f"{SUPPORT / 'pixel_policy.py'}:Pixels", "python": sys.executable},
         "env": {
             "type": "metaworld",
             "task": "reach-v3",
