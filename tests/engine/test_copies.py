@@ -134,6 +134,8 @@ def test_a_host_that_is_not_waited_for_stays_alone_unless_the_way_to_it_is_what_
     assert choose_copies(idle, 100_000, ROOM) == 1
     quick = CallCost(act=0.00001, saturated=False, per_step=1.0)
     assert choose_copies(quick, 10_000_000, ROOM) == 16
+    crowded = Room(workers=8, cores=2, load=0.3, copies=1000, in_workers=True)
+    assert choose_copies(quick, 300_000, crowded) == 8
     elsewhere = Room(workers=16, cores=16, load=1.0, copies=1000, in_workers=False)
     assert choose_copies(quick, 10_000_000, elsewhere) == 1  # the way to several is as long
 

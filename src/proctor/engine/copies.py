@@ -111,7 +111,7 @@ def choose_copies(cost: CallCost, steps_left: int, room: Room) -> int:
     4
     """
     asks = steps_left * cost.per_step
-    crossing = asks * (cost.act + CROSSING) / room.workers
+    crossing = asks * (cost.act + CROSSING) / min(room.workers, room.cores)  # it is work, for both sides
     central = max(asks * cost.act if cost.saturated else 0.0, crossing)
     copies = min(room.workers, room.copies)
     if copies < 2:
