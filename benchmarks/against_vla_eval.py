@@ -2,9 +2,9 @@
 
     python benchmarks/against_vla_eval.py [--rounds=3] [--episodes=10]
 
-Each side runs its own command's engine: vla-eval its model server and its `run --no-docker`, once for each shard;
-Proctor an evaluation with as many workers. Steps a second are of the episodes alone, without start-up, on both
-sides: vla-eval's are those of its own result files.
+Each side runs its own engine: vla-eval one model server and its `run --no-docker`, once or twice at a time; Proctor
+an evaluation with as many workers. Steps a second are of the episodes alone, without start-up, on both sides:
+vla-eval's are those of its own result files.
 """
 
 from __future__ import annotations
@@ -42,14 +42,12 @@ def model_server(chunk: int) -> Iterator[str]:
 
 
 def vla_eval_pace(shards: int, chunk: int, episodes: int) -> float:
-    """Run vla-eval in so many shards; returns steps a second, of all together."""
+    """Run vla-eval so many times at once, against one server; returns steps a second, of all together."""
     with tempfile.TemporaryDirectory() as folder, model_server(chunk) as url:
         config = {
             "server": {"url": url},
             "output_dir": folder,
-            "benchmarks": [
-                {"benchmark": "pictures_vla_eval:PicturesBenchmark", "episodes_per_task": episodes * shards}
-            ],
+            "benchmarks": [{"benchmark": "pictures_vla_eval:PicturesBenchmark", "episodes_per_task": episodes}],
         }
         file = Path(folder) / "config.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -63,8 +61,7 @@ def vla_eval_pace(shards: int, chunk: int, episodes: int) -> float:
                 "--no-docker",
                 "--yes",
             ]
-            if shards > 1:
-                command += ["--shard-id", str(shard), "--num-shards", str(shards)]
+            command += ["--output-dir", str(Path(folder) / str(shard))]
             paths = os.pathsep.join([str(HERE), *sys.path])
             started.append(
                 subprocess.Popen(
@@ -100,7 +97,7 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--episodes", type=int, default=10, help="of vla-eval, for each shard [10]")
+    parser.add_argument("--episodes", type=int, default=10, help="of vla-eval, each [10]")
     given = parser.parse_args()
     for shards in (1, 2):
         for chunk in (1, 10):
