@@ -82,7 +82,7 @@ def test_the_defaults_are_lerobots() -> None:
         "policy.type", "policy.path", "env.type", "env.task", "env.max_parallel_tasks", "env.obs_type",
         "env.camera_name", "env.observation_height", "env.observation_width", "env.visualization_height",
         "env.visualization_width", "eval.n_episodes", "eval.batch_size", "eval.use_async_envs",
-        "eval.max_episodes_rendered", "seed", "output_dir", "job_name", "resume",
+        "eval.max_episodes_rendered", "seed", "output_dir", "job_name", "tags", "description", "notes", "resume",
     ],
 )  # fmt: skip
 def test_the_names_that_people_type_for_lerobot_and_in_our_manual_are_flags(name: str) -> None:

@@ -345,7 +345,12 @@ class Settings:
         EXECUTION,
         "run directory [outputs/eval/DATE/TIME_JOB]; an existing run is resumed",
     ] = None
-    job_name: Annotated[str | None, EXECUTION, "name in the run directory's path [ENV_POLICY]"] = None
+    job_name: Annotated[str | None, EXECUTION, "name in the run directory's path [BENCHMARK_POLICY]"] = None
+    tags: Annotated[
+        str | None, EXECUTION, "words to find the run by and to group it with others, a comma list"
+    ] = None
+    description: Annotated[str | None, EXECUTION, "one line on what the run is for, shown beside its name"] = None
+    notes: Annotated[str | None, EXECUTION, "what is to be remembered of the run"] = None
     resume: Annotated[
         Path | None, Locates("given"), EXECUTION, "run directory to finish, with its own settings"
     ] = None

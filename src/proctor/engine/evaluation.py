@@ -34,6 +34,7 @@ from proctor.eval_info import write_eval_info
 from proctor.events import Audience, RunStart, Watcher
 from proctor.installation import missing_package
 from proctor.plan import as_choice, make_plan, shard_of
+from proctor.policies.names import short_name
 from proctor.policies.protocol import LivePolicy
 from proctor.recording.assembly import assemble, check_can_record, recover
 from proctor.results import Evaluation, ScoredRun
@@ -297,7 +298,8 @@ def run_directory(settings: Settings) -> RunDirectory:
 
 def output_directory(settings: Settings) -> Path:
     """Return where a run goes."""
-    job_name = settings.job_name or f"{_benchmark_name(settings)}_{settings.policy.type}"
+    policy = short_name(settings.policy.type, settings.policy.path)
+    job_name = settings.job_name or f"{_benchmark_name(settings)}_{policy}"
     return (settings.output_dir or default_directory(job_name)).absolute()
 
 

@@ -12,8 +12,9 @@ from proctor.config.registry import POLICIES, POLICY_GROUP, plugins
 from proctor.errors import UsageError
 from proctor.files import clip, is_folder
 from proctor.policies.lerobot import live as lerobot_live
+from proctor.policies.names import LIVE
 from proctor.policies.protocol import LivePolicy
-from proctor.policies.python import LIVE, as_policy
+from proctor.policies.python import as_policy
 from proctor.policies.torch_module import TorchPolicy
 
 _WORD = re.compile(r"[\w-]+")

@@ -23,11 +23,9 @@ from proctor.config.content_hashes import by_content, source_hash
 from proctor.config.registry import load_object
 from proctor.config.settings import Locates, PolicySettings
 from proctor.errors import UsageError
+from proctor.policies.names import LIVE
 from proctor.policies.protocol import Actions, Cost, Generators, Memory, Pass, Policy, PolicySpec, Window
 from proctor.types import BenchmarkSpec, Task
-
-LIVE = "live:"
-"""How the settings of a run name a policy that was an object of the caller's."""
 
 
 @dataclass(frozen=True, kw_only=True)

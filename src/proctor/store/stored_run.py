@@ -18,11 +18,13 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.config.settings import comma_list
 from proctor.config.yaml_files import CONFIG_FILE, read_run_settings, shard_in
 from proctor.errors import StoreError, UsageError
 from proctor.files import as_written_by_proctor, check_folder, clip, read_json, read_regular
 from proctor.identity import Identity
 from proctor.plan import Plan, make_plan, shard_of
+from proctor.policies.names import short_name
 from proctor.policies.protocol import PolicySpec
 from proctor.store.episodes import EpisodeTable
 from proctor.store.outcomes import Outcomes, read_outcomes
@@ -222,6 +224,17 @@ class StoredRun:
         """The policy, as the user named it."""
         policy = self.settings.get("policy") or {}
         return str(policy.get("path") or policy.get("type") or "unknown policy")
+
+    @property
+    def policy_name(self) -> str:
+        """The policy in a word or two."""
+        policy = self.settings.get("policy") or {}
+        return short_name(str(policy.get("type") or "unknown policy"), str(policy.get("path") or ""))
+
+    @property
+    def tags(self) -> list[str]:
+        """The words that its user found it by."""
+        return comma_list(str(self.settings.get("tags") or ""))
 
     @property
     def benchmark(self) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from proctor.config.settings import EXECUTION, DevicePolicySettings, Locates
 from proctor.errors import UsageError
+from proctor.policies.names import LIVE
 from proctor.policies.protocol import Actions, Cost, Generators, Memory, Pass, Policy, PolicySpec, Window
-from proctor.policies.python import LIVE
 from proctor.types import BenchmarkSpec, Task
 
 if TYPE_CHECKING:

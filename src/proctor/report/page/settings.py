@@ -21,7 +21,7 @@ from proctor.config.settings import (
     WandBConfig,
 )
 from proctor.config.yaml_files import dump_yaml
-from proctor.policies.python import LIVE
+from proctor.policies.names import LIVE
 from proctor.store.stored_run import StoredRun
 
 _MOST_CHARACTERS = 2000
