@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up_run import alter
@@ -25,8 +26,16 @@ from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 from proctor.viewer.addresses import address
 from proctor.viewer.pages import Pages
-from proctor.viewer.runs import Runs, summarise
+from proctor.viewer.runs import Runs
+from proctor.viewer.summaries import summarise
 from viewer_pages import HOSTILE, HTML, read, snapshot, text, viewing
+
+
+def rates_of(page: Any) -> list[str]:
+    """Return what a page says of the whole run, wherever it does: all numbers that are set large, and live ones."""
+    large = [one for one in page.iter() if one.get("class") == "value"]
+    live = [one for one in page.iter() if one.get("data-word") == "rate"]
+    return [text(one) for one in (*large, *live)]
 
 
 def rows(client: TestClient) -> dict[str, list[str]]:
@@ -44,10 +53,10 @@ def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
     found = rows(viewing(tmp_path))
     assert set(found) == {"deep/er/done", "partial"}
     done, partial = found["deep/er/done"], found["partial"]
-    assert done[2:7] == ["complete", "66.7 %", "95 % interval 20.8–93.9", "2/3", "1 error"]
-    assert done[8:10] == ["done.py:Policy", "2 tasks"]
+    assert done[2:8] == ["complete", "66.7 %", "", "95 % interval 20.8–93.9", "2/3", "1 error"]
+    assert done[9:11] == ["Policy", "2 tasks"]
     # Three quick successes have ended, and the fourth has outlasted them: nobody knows how that will end.
-    assert partial[2:6] == ["incomplete 3 of 4", "–", "", "3/3"]
+    assert partial[2:7] == ["incomplete 3 of 4", "–", "", "", "3/3"]
 
 
 def test_a_merged_run_stands_for_its_shards_until_one_of_them_has_more(tmp_path: Path) -> None:
@@ -76,7 +85,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     client = viewing(tmp_path)
     for path in ("/", "/run/a/", "/run/killed/", "/report/killed/", "/live/killed/", "/compare/?run=a&run=b"):
         assert client.get(path).status_code == 200, path
-    assert rows(client)["killed"][2:6] == ["incomplete 3 of 4", "66.7 %", "95 % interval 20.8–93.9", "2/3"]
+    assert rows(client)["killed"][2:7] == ["incomplete 3 of 4", "66.7 %", "", "95 % interval 20.8–93.9", "2/3"]
     assert client.get("/compare/?run=a&run=killed").status_code == 200
     assert snapshot(tmp_path) == before
     # What was left is there for whoever goes on with it.
@@ -125,14 +134,14 @@ def test_a_run_that_is_written_is_read_and_not_disturbed(tmp_path: Path) -> None
         table.write([records[3], records[1]], running=[RunningEpisode(records[2].key, 50)])
         live = client.get("/live/run/").json()
         assert (live["state"], live["ended"], live["planned"]) == ("running", 3, 4)
-        # Episode 2 has run longer than the success took, and so counts as the two failures came out.
-        assert live["words"]["counts"] == "1 of 3"
-        assert live["words"]["rate"] == "~25.0 %"
-        assert live["words"]["interval"].endswith(", 1 running")
+        assert live["words"]["running"] == "1"
         assert live["words"]["speed"].endswith("episodes/s")
-        page = read(client, "/run/run/")
-        (bar,) = page.iter(f"{HTML}progress")
-        assert (bar.get("value"), bar.get("max")) == ("3", "4")
+        for path in ("/run/run/", "/parts/run/"):
+            page = read(client, path)
+            (bar,) = page.iter(f"{HTML}progress")
+            assert (bar.get("value"), bar.get("max")) == ("3", "4")
+            # Episode 2 has run longer than the success took, and so counts as the two failures came out.
+            assert rates_of(page) == ["~25.0 %"]
         table.write([records[2]])
     assert client.get("/live/run/").json()["state"] == "complete"
     assert not (path / "run.sqlite-wal").exists()
@@ -292,7 +301,8 @@ def test_a_run_that_a_rule_ended_says_so(tmp_path: Path) -> None:
     with EpisodeTable(tmp_path / "run" / "run.sqlite") as table:
         table.set_meta("stopped", {"episodes": 2, "rule": "ci<=0.3", "decision": "better", "wins": 1, "losses": 0})
     client = viewing(tmp_path)
-    assert rows(client)["run"][2:6] == ["stopped by a rule ci<=0.3", "50.0 %", "95 % interval 9.5–90.5", "1/2"]
+    found = rows(client)["run"][2:7]
+    assert found == ["stopped by a rule ci<=0.3", "50.0 %", "", "95 % interval 9.5–90.5", "1/2"]
     assert "Stopped after 2 of 4 episodes: ci<=0.3" in text(read(client, "/run/run/"))
 
 
@@ -335,7 +345,8 @@ def test_episodes_are_shown_page_by_page_with_the_same_choice(
 
     def shown(**query: str) -> tuple[list[str], str]:
         text = bytes(pages.run(summary, tmp_path / "long", query).body).decode()
-        found = re.findall(r'<tr data-outcome="\w+"><td>(\w+)</td><td class="n"><a [^>]*>(\d+)</a></td>', text)
+        row = r'<tr data-key="[^"]+" data-outcome="\w+"><td>(\w+)</td><td class="n"><a [^>]*>(\d+)</a></td>'
+        found = re.findall(row, text)
         return [f"{task} {index}" for task, index in found], text
 
     seen: list[str] = []

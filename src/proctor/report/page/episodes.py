@@ -117,7 +117,7 @@ def cards(runs: Sequence[StoredRun], output: Path, embed: bool) -> tuple[list[Ca
     """Return the episodes to watch, failures first, and how many more there would be."""
     found: list[Card] = []
     more = 0
-    each = max(1, MOST_CARDS // len(runs))
+    each = MOST_CARDS // max(1, len(runs))
     for place, run in enumerate(runs):
         prompts = {(task.group, task.task_id): task.prompt for task in run.tasks}
         filmed = np.flatnonzero(run.ended["filmed"]).tolist()

@@ -10,7 +10,7 @@
     const number = parseFloat(text.replace("−", "-").replace(/,/g, ""));
     return Number.isNaN(number) || /^[a-z]/i.test(text) ? text : number;
   };
-  for (const table of all("table.sortable")) {
+  const makeSortable = (table) => {
     for (const heading of all("thead th:not([data-plain])", table)) {
       const button = document.createElement("button");
       button.type = "button";
@@ -31,7 +31,10 @@
         }
       });
     }
-  }
+  };
+  all("table.sortable").forEach(makeSortable);
+  // The viewer puts new tables into pages of runs that go on.
+  document.addEventListener("new-table", (event) => makeSortable(event.target));
 
   // Videos: nothing is fetched before it is seen, and then the last frame is shown, where a failure shows.
   const whenItsLengthIsKnown = (video, act) => {

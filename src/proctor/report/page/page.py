@@ -196,11 +196,14 @@ def templates(*folders: Path) -> Environment:
     return environment
 
 
-def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False) -> Page:
-    """Return what the report's template shows."""
+def make_page(
+    runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False, *, single_episodes: bool = True
+) -> Page:
+    """Return what the report's template shows; without `single_episodes` nothing that is drawn of one of them."""
     views = [run_section(run, place, output) for place, run in enumerate(runs)]
-    shown, more = cards(runs, output, embed_videos)
-    close_ups, more_failures = failure_views(runs, output, not embed_videos)
+    drawn = runs if single_episodes else []
+    shown, more = cards(drawn, output, embed_videos)
+    close_ups, more_failures = failure_views(drawn, output, not embed_videos)
     comparisons, problem = _comparisons(runs, output)
     several = len(runs) > 1
     return Page(
@@ -214,8 +217,8 @@ def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = Fals
         columns=columns_for([run.results for run in runs]),
         groups=rows_for([run.results for run in runs]),
         steps=_steps(runs),
-        panels=reward_panels(runs),
-        layouts=layout_panels(runs),
+        panels=reward_panels(drawn),
+        layouts=layout_panels(drawn),
         cards=shown,
         more_cards=more,
         close_ups=close_ups,
