@@ -136,8 +136,8 @@ def test_a_run_that_is_written_is_read_and_not_disturbed(tmp_path: Path) -> None
         assert (live["state"], live["ended"], live["planned"]) == ("running", 3, 4)
         assert live["words"]["running"] == "1"
         assert live["words"]["speed"].endswith("episodes/s")
-        for path in ("/run/run/", "/parts/run/"):
-            page = read(client, path)
+        for where in ("/run/run/", "/parts/run/"):
+            page = read(client, where)
             (bar,) = page.iter(f"{HTML}progress")
             assert (bar.get("value"), bar.get("max")) == ("3", "4")
             # Episode 2 has run longer than the success took, and so counts as the two failures came out.
