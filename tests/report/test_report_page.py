@@ -123,7 +123,7 @@ def test_rewards_failures_and_workers_are_there(page: tuple[Document, list[Episo
     assert words.count("the worker was killed by signal 11 during step") == 3
     marks = [rect for rect in document.all("rect", class_="lane") if list(rect)]
     assert len(marks) == len(records) - 3
-    assert "3 notes of the run" in document.text(document.section("setup"))
+    assert "3 messages of the run" in document.text(document.section("setup"))
 
 
 def test_every_figure_says_what_it_shows_and_every_table_what_it_holds(
