@@ -32,7 +32,7 @@ from viewer_pages import HOSTILE, HTML, read, snapshot, text, viewing
 
 
 def rates_of(page: Any) -> list[str]:
-    """Return what a page says of the whole run, wherever it does: all numbers that are set large, and live ones."""
+    """Return what a page says of the whole run, wherever it does: what is set large, and what is live."""
     large = [one for one in page.iter() if one.get("class") == "value"]
     live = [one for one in page.iter() if one.get("data-word") == "rate"]
     return [text(one) for one in (*large, *live)]
@@ -53,10 +53,10 @@ def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
     found = rows(viewing(tmp_path))
     assert set(found) == {"deep/er/done", "partial"}
     done, partial = found["deep/er/done"], found["partial"]
-    assert done[2:8] == ["complete", "66.7 %", "", "95 % interval 20.8–93.9", "2/3", "1 error"]
-    assert done[9:11] == ["Policy", "2 tasks"]
+    assert done[2:7] == ["complete", "66.7 %", "95 % interval 20.8–93.9", "2/3", "1 error"]
+    assert done[8:10] == ["Policy", "2 tasks"]
     # Three quick successes have ended, and the fourth has outlasted them: nobody knows how that will end.
-    assert partial[2:7] == ["incomplete 3 of 4", "–", "", "", "3/3"]
+    assert partial[2:6] == ["incomplete 3 of 4", "–", "", "3/3"]
 
 
 def test_a_merged_run_stands_for_its_shards_until_one_of_them_has_more(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     client = viewing(tmp_path)
     for path in ("/", "/run/a/", "/run/killed/", "/report/killed/", "/live/killed/", "/compare/?run=a&run=b"):
         assert client.get(path).status_code == 200, path
-    assert rows(client)["killed"][2:7] == ["incomplete 3 of 4", "66.7 %", "", "95 % interval 20.8–93.9", "2/3"]
+    assert rows(client)["killed"][2:6] == ["incomplete 3 of 4", "66.7 %", "95 % interval 20.8–93.9", "2/3"]
     assert client.get("/compare/?run=a&run=killed").status_code == 200
     assert snapshot(tmp_path) == before
     # What was left is there for whoever goes on with it.
@@ -301,8 +301,8 @@ def test_a_run_that_a_rule_ended_says_so(tmp_path: Path) -> None:
     with EpisodeTable(tmp_path / "run" / "run.sqlite") as table:
         table.set_meta("stopped", {"episodes": 2, "rule": "ci<=0.3", "decision": "better", "wins": 1, "losses": 0})
     client = viewing(tmp_path)
-    found = rows(client)["run"][2:7]
-    assert found == ["stopped by a rule ci<=0.3", "50.0 %", "", "95 % interval 9.5–90.5", "1/2"]
+    found = rows(client)["run"][2:6]
+    assert found == ["stopped by a rule ci<=0.3", "50.0 %", "95 % interval 9.5–90.5", "1/2"]
     assert "Stopped after 2 of 4 episodes: ci<=0.3" in text(read(client, "/run/run/"))
 
 

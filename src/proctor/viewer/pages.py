@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import numpy as np
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -93,6 +95,7 @@ class Pages:
         self._templates.filters.update(
             address=address, episode_address=episode_address, size=_size, sign=sign, place=place_in_words,
             rate_bar=lambda rate: rate_bars([(rate, "")]), tagged=lambda tag: "/?" + _query(tag=tag),
+            breakable=_breakable,
         )  # fmt: skip
         self._templates.globals.update(
             root=_plain(str(root)), most_runs=MOST_RUNS, states=STATES, most_drawn=MOST_DRAWN,
@@ -287,6 +290,13 @@ def _link(found: Path, link: str) -> str | None:
 
 def _size(number: int) -> str:
     return f"{number / 1e6:.1f} MB" if number >= 1e5 else f"{number / 1e3:.1f} kB"
+
+
+def _breakable(text: str) -> Markup:
+    """Return a name that a narrow column may break between its parts, and not inside of them."""
+    return Markup("").join(
+        escape(part) + Markup("<wbr>") if part in "/_-@" else escape(part) for part in re.split("([/_@-])", text)
+    )
 
 
 def _plain(text: str) -> str:

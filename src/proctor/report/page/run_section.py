@@ -120,7 +120,7 @@ def run_section(
         alerts=alerts(run, place, ending is not None),
         shortfalls=shortfalls(groups, place),
         facts=_facts(run, result),
-        warnings=_warnings(run, result, ending is not None),
+        warnings=_warnings(run, result),
         ending=ending,
         last_films=[] if ending is None or embed else card_list(run, place, ending.films, output),
         failures=failures(run),
@@ -172,8 +172,8 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
     return facts
 
 
-def _warnings(run: ScoredRun, result: Aggregate, told: bool) -> list[str]:
-    """Return what to know about the numbers; `told`: the page says elsewhere why the run went no further."""
+def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
+    """Return what to know about the numbers. Why a run went no further has a place of its own."""
     found = []
     if run.stopped is not None:
         found.append(describe_stop(run.stopped, len(run.planned)))
@@ -183,8 +183,6 @@ def _warnings(run: ScoredRun, result: Aggregate, told: bool) -> list[str]:
             f" The curve of steps is over the first {run.ended.prefix} of the plan." if result.rate.running else ""
         )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
-        if run.ending is not None and not told:
-            found.append(f"Why it stopped: {run.ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
