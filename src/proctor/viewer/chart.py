@@ -89,6 +89,11 @@ class Chart:
         return [point for group in self.groups for point in group.points]
 
     @property
+    def n_runs(self) -> int:
+        """How many runs they are: one with several tags is a point of each."""
+        return len({point.run.path for point in self.points})
+
+    @property
     def drawn(self) -> Sequence[Group]:
         """The groups that the figure shows: those with most points."""
         most = sorted(self.groups, key=lambda group: -len(group.points))[:MOST_DRAWN]

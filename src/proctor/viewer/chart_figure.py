@@ -38,10 +38,15 @@ def class_of(group: Group) -> str:
     return f"run-{group.number % _COLOURS}" + (" second" if group.number >= _COLOURS else "")
 
 
+def _mark(group: Group) -> str:
+    # A second group of one colour has another mark, too.
+    return _MARKS[(group.number + group.number // _COLOURS) % len(_MARKS)]
+
+
 def sign(group: Group) -> Markup:
     """Return a group's mark with a piece of its line, for a legend."""
     line = element("line", x1=0, x2=30, y1=7, y2=7, class_=f"curve {class_of(group)}")
-    mark = element("path", d=_MARKS[group.number % len(_MARKS)], class_=f"mark-dot {class_of(group)}")
+    mark = element("path", d=_mark(group), class_=f"mark-dot {class_of(group)}")
     return element(
         "svg", line, element("g", mark, transform="translate(15 7)"), width="30", height="14", aria_hidden="true"
     )
@@ -108,7 +113,7 @@ def _point(group: Group, point: Point, scale: _Scale) -> Markup:
     reach = element("circle", r=11, class_="reach")
     mark = element(
         "path",
-        d=_MARKS[group.number % len(_MARKS)],
+        d=_mark(group),
         class_=f"mark-dot {class_}{'' if run.final else ' open'}",
     )
     there = element("svg", reach, mark, x=x, y=_y(point.value), overflow="visible")
