@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from made_runs import make_run
+from made_runs import Outcomes, make_run
 from proctor.results import ScoredRun
 from proctor.store.run_directory import RunDirectory
 from viewer_pages import HOSTILE, HTML, read, viewing
 
-OUTCOMES = {"near": [True, False, True], "far": [None, True, False]}
+OUTCOMES: Outcomes = {"near": [True, False, True], "far": [None, True, False]}
 
 
 def table(text: str) -> list[dict[str, str]]:

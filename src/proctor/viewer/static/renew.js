@@ -48,7 +48,13 @@ const proctor = (() => {
       if (old.data !== fresh.data) old.data = fresh.data;
       return;
     }
-    if (old.isEqualNode(fresh) || old.matches("input, select, video, [data-own]")) return;
+    if (old.isEqualNode(fresh) || old.matches("input, video")) return;
+    if (old.nodeName === "SELECT") {
+      const chosen = old.value;
+      old.replaceChildren(...document.importNode(fresh, true).childNodes);
+      old.value = chosen;
+      return;
+    }
     if (old.nodeName === "svg") return old.replaceWith(document.importNode(fresh, true));
     if (old.nodeName === "THEAD" && old.closest("table.sortable")) return; // its buttons are the page's own
     if (old.nodeName === "TABLE" && columns(old) !== columns(fresh)) {

@@ -68,10 +68,12 @@
 
     // The page of a run that has ended is another one. Who is watching an episode sees it to its end first.
     const finish = () => {
-      const video = one("video", player ?? document);
-      if (!player || player.hidden || video.paused) return location.reload();
+      const video = one("video", player ?? document), form = one(".episode-filters");
+      const wanted = new URLSearchParams(form ? [...new FormData(form)].filter(([, value]) => value) : []).toString();
+      const load = () => { if (wanted && !location.search) location.search = wanted; else location.reload(); };
+      if (!player || player.hidden || video.paused) return load();
       note.textContent = "The run has ended. This page becomes the final one when the video ends or is closed.";
-      for (const event of ["pause", "emptied"]) video.addEventListener(event, () => location.reload(), { once: true });
+      for (const event of ["pause", "emptied"]) video.addEventListener(event, load, { once: true });
     };
 
     const look = async () => {
