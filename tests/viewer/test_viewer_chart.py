@@ -128,3 +128,12 @@ def test_more_groups_than_one_can_tell_apart_are_in_the_table(tmp_path: Path) ->
     assert len(rows(page)) == 14
     assert len(list(page.iter(f"{SVG}a"))) == 12
     assert "Of 14 groups the 12 with most runs are drawn" in text(page)
+
+
+def test_of_too_many_runs_the_newest_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.viewer.chart.MOST_RUNS", 2)
+    for number in range(4):
+        trained(tmp_path, "act", f"{number}000", number, began=1_790_000_000.0 - 60 * number)
+    page = read(viewing(tmp_path), "/chart/?x=step")
+    assert [row[1] for row in rows(page)] == ["0", "1000"]
+    assert "2 older runs are left out" in text(page)

@@ -20,8 +20,8 @@ Grouping = Literal["training", "tag", "policy"]
 NO_TAG = "no tag"
 MOST_DRAWN = 12
 """Groups that one can still tell apart."""
-MOST_POINTS = 1000
-"""Of one group, in the figure and in the table."""
+MOST_RUNS = 2000
+"""In the figure and in the table: the newest ones."""
 
 
 class Point(NamedTuple):
@@ -75,6 +75,7 @@ class Chart:
         groups: in the order of their names.
         without_rate: runs of this benchmark that have no rate yet.
         without_step: those whose policy's path names no training step.
+        too_many: those that are left out because there are more than a page can show.
     """
 
     choice: ChartChoice
@@ -82,6 +83,7 @@ class Chart:
     groups: Sequence[Group]
     without_rate: int
     without_step: int
+    too_many: int
 
     @cached_property
     def points(self) -> list[Point]:
@@ -111,7 +113,7 @@ def chart_of(summaries: Sequence[RunSummary], query: Mapping[str, str]) -> Chart
     rated = [run for run in there if run.rate.value is not None]
     placed = [run for run in rated if choice.axis == "time" or run.step is not None]
     groups: dict[str, list[Point]] = {}
-    for run in placed:
+    for run in sorted(placed, key=lambda run: -run.began)[:MOST_RUNS]:
         x = run.began if choice.axis == "time" else float(run.step or 0)
         for name in _groups_of(run, choice.grouping):
             groups.setdefault(name, []).append(Point(x, run))
@@ -123,13 +125,14 @@ def chart_of(summaries: Sequence[RunSummary], query: Mapping[str, str]) -> Chart
             Group(
                 shown[name],
                 name,
-                sorted(groups[name], key=lambda one: (one.x, one.run.path))[:MOST_POINTS],
+                sorted(groups[name], key=lambda one: (one.x, one.run.path)),
                 number,
             )
             for number, name in enumerate(sorted(groups))
         ],
         without_rate=len(there) - len(rated),
         without_step=len(rated) - len(placed),
+        too_many=max(0, len(placed) - MOST_RUNS),
     )
 
 

@@ -29,7 +29,7 @@ from proctor.store.outcomes import KINDS as OUTCOME_OF
 from proctor.store.outcomes import Kind
 from proctor.store.videos import video_file
 from proctor.viewer.addresses import address, episode_address
-from proctor.viewer.chart import MOST_DRAWN, MOST_POINTS, chart_of
+from proctor.viewer.chart import MOST_DRAWN, chart_of
 from proctor.viewer.chart_figure import chart_figure, place_in_words, rate_scale, sign
 from proctor.viewer.episodes import attempts_at, neighbours, place_asked_for
 from proctor.viewer.exports import as_download, episodes_table
@@ -99,7 +99,7 @@ class Pages:
         )  # fmt: skip
         self._templates.globals.update(
             root=_plain(str(root)), most_runs=MOST_RUNS, states=STATES, most_drawn=MOST_DRAWN,
-            most_points=MOST_POINTS, key_groups=KEYS,
+            key_groups=KEYS,
         )  # fmt: skip
 
     def list(self, summaries: Sequence[RunSummary], query: Mapping[str, str]) -> Response:

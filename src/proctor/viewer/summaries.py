@@ -106,10 +106,8 @@ class RunSummary:
     @property
     def words(self) -> dict[str, str]:
         """How far a run is that goes on, by name. Its rate is in one place, the headline of its report."""
-        running = self.rate.running
         return {
             "ended": f"{self.ended} of {self.planned}" if self.planned else "starting",
-            "running": str(running) if running else "none",
             "errors": str(self.errors) if self.errors else "none",
             "speed": f"{self.speed:.2f} episodes/s" if self.speed else "–",
             "left": duration(self.left) if self.left is not None else "–",

@@ -67,12 +67,15 @@ def alerts(run: ScoredRun, place: int, ending: bool) -> list[Alert]:
     if errors:
         found.append(Alert("error", f"{count(errors, 'episode')} could not be run", f"#errors-{place}"))
     if not run.complete:
-        words = f"incomplete: {len(run.records)} of {len(run.plan)} episodes have ended"
+        words = (
+            f"{'incomplete' if ending else 'so far'}: {len(run.records)} of {len(run.plan)} episodes have ended"
+        )
         found.append(Alert("warning", words, f"#ending-{place}" if ending else "#to-know"))
     if run.stopped is not None:
         words = f"stopped early, after {len(run.plan)} of {len(run.planned)} episodes"
         found.append(Alert("warning", words, "#to-know"))
     never = sum(not run.results.have([task_key(task)]) for task in run.tasks)
     if never:
-        found.append(Alert("warning", f"{never} of {count(len(run.tasks), 'task')} never ran", "#tasks"))
+        begun = "never ran" if ending or run.complete else "have not run yet"
+        found.append(Alert("warning", f"{never} of {count(len(run.tasks), 'task')} {begun}", "#tasks"))
     return found
