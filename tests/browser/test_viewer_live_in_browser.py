@@ -83,6 +83,8 @@ def test_rate_tasks_episodes_and_errors_arrive_and_the_page_becomes_the_final_on
         steps = page.locator("#episode-rows tbody td:nth-child(6)").all_text_contents()
         assert [int(one) for one in steps] == sorted(map(int, steps), reverse=True)
         page.locator("#live dd.errors").wait_for(timeout=PATIENCE)
+        where = page.locator("#result a", has_text="could not be run").get_attribute("href")
+        assert "the simulator fell over" in page.locator(where).inner_text()
         page.screenshot(path=screenshots / "view-live.png", full_page=True)
         page.wait_for_function("() => document.querySelector('#live') === null", timeout=PATIENCE)
         assert process.wait(timeout=120) == 3  # episodes that could not be run

@@ -44,6 +44,10 @@
         }
         before = one(`main > #${ident}`) ?? before;
       }
+      // Errors are listed at the end of a section that has the videos, which stay as they are.
+      const errors = one("#errors-0", fresh), listed = one("#errors-0");
+      if (errors && listed) proctor.morph(listed, errors);
+      else if (errors) one("#episodes")?.append(document.importNode(errors, true));
       filter();
     };
 
