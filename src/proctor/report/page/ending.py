@@ -68,7 +68,7 @@ def ending_section(run: ScoredRun) -> EndingSection | None:
             f"{clip(numbers[key[:2]], 80)} episode {key[2]} at step {steps}" for key, steps in run.running[:20]
         ],
         films=_last_filmed(run),
-        logs=[] if run.bundle is not None else _log_ends(run.directory.logs),
+        logs=[] if run.bundle is not None else _log_ends(run.path, run.directory.logs),
     )
 
 
@@ -79,7 +79,7 @@ def _last_filmed(run: ScoredRun) -> list[int]:
     return [place for place, _ in zip(there, range(_LAST_FILMS), strict=False)]
 
 
-def _log_ends(logs: Path) -> list[LogEnd]:
+def _log_ends(run: Path, logs: Path) -> list[LogEnd]:
     """Return the ends of logs that have any words. What is no regular file, or a link, is left alone."""
     try:
         names = sorted(path.name for path in logs.iterdir() if path.suffix == ".log")
@@ -88,7 +88,7 @@ def _log_ends(logs: Path) -> list[LogEnd]:
     found: list[tuple[float, LogEnd]] = []
     for name in names:
         try:
-            with open_below(logs, name) as log:
+            with open_below(run, f"{logs.relative_to(run)}/{name}") as log:
                 state = os.fstat(log)
                 text = _tail(log, state)
         except (OSError, ValueError, NotRegularError):

@@ -28,14 +28,14 @@ class Shortfalls(NamedTuple):
         worst: the tasks below 100 % with their results, worst first; no more than `MOST_SHORTFALLS`.
         below: how many there are.
         known: of how many tasks a rate is known.
-        broken: tasks with episodes that could not be run, and how many, most first; as many at most.
+        broken: tasks with episodes that could not be run, those with most first; as many at most.
         n_broken: how many such tasks there are.
     """
 
     worst: Sequence[tuple[TaskRow, Aggregate]]
     below: int
     known: int
-    broken: Sequence[tuple[TaskRow, int]]
+    broken: Sequence[tuple[TaskRow, Aggregate]]
     n_broken: int
 
 
@@ -43,8 +43,8 @@ def shortfalls(groups: Sequence[GroupRows], run: int) -> Shortfalls:
     """Return the tasks of a run below 100 %, worst first."""
     rows = [row for group in groups for row in group.rows]
     below = worst_first(rows, run)
-    broken = [(row, one.errors) for row in rows if (one := row.results[run]) is not None and one.errors]
-    broken.sort(key=lambda found: -found[1])
+    broken = [(row, one) for row in rows if (one := row.results[run]) is not None and one.errors]
+    broken.sort(key=lambda found: -found[1].errors)
     return Shortfalls(
         [(row, one) for row in below[:MOST_SHORTFALLS] if (one := row.results[run]) is not None],
         len(below),
