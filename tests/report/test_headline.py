@@ -162,7 +162,8 @@ def test_a_run_that_goes_on_has_not_stopped(died: Path) -> None:
     with RunLock(died):
         document = shown(died)
     assert document.all("div", class_="ending") == []
-    assert alerts(document)["incomplete: 40 of 100 episodes have ended"] == "#to-know"
+    assert alerts(document)["in progress: 40 of 100 episodes have ended"] == "#to-know"
+    assert "stopped" not in document.text(document.section("result"))
 
 
 def test_a_log_that_is_a_link_a_pipe_or_a_folder_is_not_read(died: Path, tmp_path: Path) -> None:

@@ -54,9 +54,14 @@ class EndingSection:
     logs: Sequence[LogEnd]
 
 
+def goes_on(run: ScoredRun) -> bool:
+    """Whether somebody is running it at this moment."""
+    return not run.complete and writer_of(run.path) is not None
+
+
 def ending_section(run: ScoredRun) -> EndingSection | None:
     """Return why a run went no further; `None` if it is complete, a rule has stopped it, or it still goes on."""
-    if run.complete or run.stopped is not None or run.ending is None or writer_of(run.path) is not None:
+    if run.complete or run.stopped is not None or run.ending is None or goes_on(run):
         return None
     last = max(run.sessions, key=attrgetter("started_at"))
     numbers = {(task.group, task.task_id): task.name for task in run.tasks}

@@ -54,12 +54,13 @@ def shortfalls(groups: Sequence[GroupRows], run: int) -> Shortfalls:
     )
 
 
-def alerts(run: ScoredRun, place: int, ending: bool) -> list[Alert]:
+def alerts(run: ScoredRun, place: int, going: bool, ending: bool) -> list[Alert]:
     """Return what one has to know before one believes the rate.
 
     Args:
         run: whose rate it is.
         place: which of the page's runs it is.
+        going: whether somebody is running it.
         ending: whether the page says why the run went no further.
     """
     found = []
@@ -67,7 +68,8 @@ def alerts(run: ScoredRun, place: int, ending: bool) -> list[Alert]:
     if errors:
         found.append(Alert("error", f"{count(errors, 'episode')} could not be run", f"#errors-{place}"))
     if not run.complete:
-        words = f"incomplete: {len(run.records)} of {len(run.plan)} episodes have ended"
+        state = "in progress" if going else "incomplete"
+        words = f"{state}: {len(run.records)} of {len(run.plan)} episodes have ended"
         found.append(Alert("warning", words, f"#ending-{place}" if ending else "#to-know"))
     if run.stopped is not None:
         words = f"stopped early, after {len(run.plan)} of {len(run.planned)} episodes"

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from proctor.files import clip
 from proctor.report.console import count, duration, interval, moment
-from proctor.report.page.ending import EndingSection, ending_section
+from proctor.report.page.ending import EndingSection, ending_section, goes_on
 from proctor.report.page.episodes import (
     MOST_ROWS,
     Card,
@@ -110,17 +110,17 @@ def run_section(
         embed: whether videos are inside of the file, where they are once.
     """
     result = run.results.result
-    ending = ending_section(run)
+    ending, going = ending_section(run), goes_on(run)
     notes = [(moment(note.told_at), note.message) for note in run.notes]
     errors = run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS])
     return RunSection(
         run=run,
         result=result,
         bar=headline_bar(result.rate, run_class(place, several)),
-        alerts=alerts(run, place, ending is not None),
+        alerts=alerts(run, place, going, ending is not None),
         shortfalls=shortfalls(groups, place),
         facts=_facts(run, result),
-        warnings=_warnings(run, result, ending is not None),
+        warnings=_warnings(run, result, going or ending is not None),
         ending=ending,
         last_films=[] if ending is None or embed else card_list(run, place, ending.films, output),
         failures=failures(run),
@@ -173,7 +173,7 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
 
 
 def _warnings(run: ScoredRun, result: Aggregate, told: bool) -> list[str]:
-    """Return what to know about the numbers; `told`: the page says elsewhere why the run went no further."""
+    """Return what to know about the numbers; `told`: not why the run went no further."""
     found = []
     if run.stopped is not None:
         found.append(describe_stop(run.stopped, len(run.planned)))
