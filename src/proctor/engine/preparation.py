@@ -167,7 +167,7 @@ class Preparation:
         """
         policy = self.load(interrupts, stored, build_meanwhile, doing)
         try:
-            doing(Stage("getting ready to draw"))
+            doing(Stage("getting ready"))
             return self.settle(policy, tell)
         except BaseException:
             policy.stop(0.0)

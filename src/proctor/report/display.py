@@ -86,7 +86,7 @@ class PlainDisplay(Watcher):
 
     def started(self, start: RunStart) -> None:
         """Print who does it."""
-        self._end_stage()
+        self._end_stage(done=True)
         self._print(describe_start(start))
 
     def progress(self, progress: Progress) -> None:
@@ -102,11 +102,11 @@ class PlainDisplay(Watcher):
 
     def ended(self) -> None:
         """Tell no more."""
-        self._end_stage()
+        self._end_stage(done=False)
 
-    def _end_stage(self) -> None:
+    def _end_stage(self, done: bool) -> None:
         if self._stages is not None:
-            self._stages.end()
+            self._stages.end(done)
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)

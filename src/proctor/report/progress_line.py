@@ -137,7 +137,7 @@ class StageTeller:
         """Begin a stage, or note how far it is."""
         with self._changed:
             if self._stage is None or stage.name != self._stage.name:
-                self._leave()
+                self._tell_done()
                 self._began = time.monotonic()
             self._stage = stage
             self._changed.notify()
@@ -145,16 +145,17 @@ class StageTeller:
             self._thread = threading.Thread(target=self._run, name="stages", daemon=True)
             self._thread.start()
 
-    def _leave(self) -> None:
+    def _tell_done(self) -> None:
         if self._stage is not None and self._told > 0:
             self._tell(f"{self._stage.name}: done after {duration(time.monotonic() - self._began)}")
         self._told = 0
 
-    def end(self) -> None:
-        """Be done with the last stage."""
+    def end(self, done: bool) -> None:
+        """Tell of no stage any more; `done`: the last one has come to its end, and was not broken off."""
         with self._changed:
-            self._leave()
-            self._stage = None
+            if done:
+                self._tell_done()
+            self._stage, self._told = None, 0
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
