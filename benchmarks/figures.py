@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("proctor-eval", "numpy", "mujoco", "metaworld", "gymnasium", "vla-eval", "lerobot", "torch")
+PACKAGES = ("proctor-eval", "numpy", "mujoco", "metaworld", "gymnasium", "lerobot", "torch", "vla-eval")
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,30 @@ class Figure:
         return statistics.median(self.values)
 
     @property
+    def met(self) -> bool | None:
+        """Whether the median reaches the goal; `None` without one."""
+        if self.goal is None:
+            return None
+        return self.median >= self.goal if self.unit == "x" else self.median <= self.goal
+
+    @property
+    def aim(self) -> str:
+        """The goal, and whether it was met, in words; empty without one."""
+        if self.goal is None:
+            return ""
+        bound = f"at least {self.goal:g}x" if self.unit == "x" else f"at most {self.goal:g} {self.unit}"
+        return f"{bound}: {'met' if self.met else 'missed'}"
+
+    @property
     def words(self) -> str:
         """The figure with its spread."""
-        spread = f" ({min(self.values):.3g} to {max(self.values):.3g})" if len(self.values) > 1 else ""
-        return f"{self.median:.3g}{'' if self.unit == 'x' else ' '}{self.unit}{spread}"
+        spread = f" ({_short(min(self.values))} to {_short(max(self.values))})" if len(self.values) > 1 else ""
+        return f"{_short(self.median)}{'' if self.unit == 'x' else ' '}{self.unit}{spread}"
+
+
+def _short(value: float) -> str:
+    """Return three digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def report(
@@ -49,8 +69,7 @@ def report(
 ) -> None:
     """Print a figure, and keep it for whoever has started this benchmark."""
     figure = Figure(name, tuple(values), unit, goal, absolute)
-    aim = "" if goal is None else f", goal {goal:g}"
-    print(f"  {name}: {figure.words}{aim}{f'; {absolute}' if absolute else ''}", flush=True)
+    print("; ".join(filter(None, [f"  {name}: {figure.words}", figure.aim, absolute])), flush=True)
     if (file := os.environ.get("PROCTOR_FIGURES")) is not None:
         with Path(file).open("a") as lines:
             lines.write(json.dumps({"figure": asdict(figure), "versions": versions()}) + "\n")
@@ -65,3 +84,7 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+if __name__ == "__main__":  # what a peer's interpreter has
+    print(json.dumps(versions()))
