@@ -2,10 +2,10 @@
 
     python benchmarks/against_vla_eval.py --vla-eval=PYTHON [--rounds=3] [--episodes=10]
 
-PYTHON is the interpreter of an environment that has vla-eval (`make bench` makes one). Each side runs its own engine: vla-eval one model server and its `run --no-docker`, once or twice at a time; Proctor
-an evaluation with as many workers. The two take turns, and who goes first
-changes. Steps a second are of the episodes alone, without start-up, on both sides:
-vla-eval's are those of its own result files.
+PYTHON is the interpreter of an environment that has vla-eval (`make bench` makes one). Each side runs its own
+engine: vla-eval one model server and its `run --no-docker`, once or twice at a time; Proctor an evaluation with as
+many workers. The two take turns, and who goes first changes. Steps a second are of the episodes alone, without
+start-up, on both sides: vla-eval's are those of its own result files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -37,7 +36,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.
 def model_server(python: Path, chunk: int) -> Iterator[str]:
     """Start vla-eval's model server; gives its address."""
     command = [str(python), str(HERE / "pictures_vla_eval.py"), str(chunk)]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
         assert server.stdout is not None
         try:
             yield f"ws://127.0.0.1:{int(server.stdout.readline())}"

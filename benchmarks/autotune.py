@@ -18,6 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from figures import report
+
 from proctor.config.load import build_settings
 from proctor.config.registry import POLICIES
 from proctor.engine.evaluation import evaluate_settings
@@ -134,11 +136,18 @@ def compare(args: argparse.Namespace) -> None:
         mark = "  <- recommended" if setting == best else ""
         spread = f"{min(rates[setting]):.1f} to {max(rates[setting]):.1f}"
         print(f"{describe(setting)}: {rate:.1f} steps/s ({spread}), {rate / top:.2f} of the best{mark}")
-    print(
-        f"recommended: {medians[best] / top:.2f} of the best; prediction over run: "
-        f"{advice.best.steps_per_second / medians[best]:.2f} "
-        f"(the model alone: {advice.modelled / medians[best]:.2f})",
-        flush=True,
+    what = f"of autotune, {args.checkpoint}, {usable_cores()} cores"
+    others_best = max(settings, key=lambda setting: medians[setting])
+    report(
+        f"the recommended settings {what}, against the best of {len(settings)}",
+        [own / peer for own, peer in zip(rates[best], rates[others_best], strict=True)],
+        goal=0.9,
+        absolute=f"{describe(best)}: {medians[best]:,.0f} steps/s; {describe(others_best)}: {top:,.0f}",
+    )
+    report(
+        f"the prediction {what}, over the run",
+        [advice.best.steps_per_second / rate for rate in rates[best]],
+        absolute=f"the model alone {advice.modelled / medians[best]:.2f}; autotune took {seconds:.0f} s",
     )
     rate, pace = run(args, (0, choice.rows, "auto"))
     print(f"batch_size=0: {rate:.1f} steps/s, workers {pace.workers[0]} -> {pace.workers[-1]}", flush=True)
@@ -154,8 +163,11 @@ def scale(args: argparse.Namespace) -> None:
     medians = {workers: statistics.median(found) for workers, found in rates.items()}
     for workers, rate in medians.items():
         ideal = medians[1] * min(workers, cores)
-        spread = f"{min(rates[workers]):.1f} to {max(rates[workers]):.1f}"
-        print(f"{workers} workers: {rate:.1f} steps/s ({spread}), {rate / ideal:.2f} of ideal", flush=True)
+        report(
+            f"{args.checkpoint} on Meta-World, {workers} workers on {cores} cores, against ideal scaling",
+            [found / (one * min(workers, cores)) for found, one in zip(rates[workers], rates[1], strict=True)],
+            absolute=f"{rate:,.0f} against {ideal:,.0f} steps/s",
+        )
 
 
 def describe(setting: Setting) -> str:

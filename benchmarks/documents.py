@@ -23,6 +23,11 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+def blocks(text: str) -> list[str]:
+    """Return which benchmarks a page shows."""
+    return [match[2] for match in _BLOCK.finditer(text)]
+
+
 def written(text: str, found: list[stored_tables.Run]) -> str:
     """Return a page with its tables as they are stored; one that has never been measured stays away."""
 

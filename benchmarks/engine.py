@@ -2,7 +2,7 @@
 
     python benchmarks/engine.py            all parts
     python benchmarks/engine.py host       (a) central host against Gymnasium's AsyncVectorEnv
-    python benchmarks/engine.py metaworld  (b) experts on Meta-World against bare processes, of its own and quick ones
+    python benchmarks/engine.py metaworld  (b) experts on Meta-World against bare processes
     python benchmarks/engine.py workers    (c) start-up and memory of workers
 
 Both sides run in the same minute, taking turns, and what is printed is their ratio with its spread: the
@@ -267,7 +267,7 @@ class Side:
 def part_metaworld() -> None:
     cores = usable_cores()
     print(f"(b) the expert on {TASK}: Proctor against {cores} bare processes, second by second")
-    wanted = {
+    wanted: dict[str, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {
         "Proctor": [(proctor_process, (cores,))],
         "stock": [(bare_process, (share, cores, True)) for share in range(cores)],
         "quick": [(bare_process, (share, cores, False)) for share in range(cores)],

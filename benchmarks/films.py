@@ -29,7 +29,7 @@ from proctor.store.stored_run import StoredRun
 
 
 def main() -> None:
-    """Print seconds per video of each way, their ratios, and how many videos have equal frames."""
+    """Print seconds per video of each way, their ratios, and make sure that frames are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=4, help="of each task [4]")
     parser.add_argument("--task", default="mt10", help="tasks [mt10]")
@@ -57,11 +57,11 @@ def main() -> None:
         all_of_them = seconds(*plan, "--eval.video=failures", *during, f"--output_dir={place / 'all'}")
         equal = [frames_equal(place, episode.key) for episode in failures]
     number = len(failures)
-    words = f"{number} failures of {len(run.plan)} episodes, which take {undrawn:.1f} s undrawn"
+    words = f"{number} failures of {len(run.plan)} episodes, which take {undrawn:.1f} s undrawn; all frames equal"
     report("a video by proctor film", [film / number], "s", absolute=words)
     report("filming the failures as they run, if one knew them, against proctor film", [(same - alone) / film])
     report("filming all to keep the failures against proctor film", [(all_of_them - undrawn) / film])
-    print(f"  frames equal to those filmed during the run: {sum(equal)} of {number} videos")
+    assert all(equal), f"frames equal to those filmed during the run: {sum(equal)} of {number} videos"
 
 
 def seconds(*arguments: str) -> float:

@@ -4,8 +4,8 @@
 
 For every size, `proctor eval` runs nine tenths of the plan in a fresh process, and the same command, asked for the
 whole plan, goes on with it. Then `proctor report` and `proctor compare` (with a copy) read it. Episodes have one
-step. Prints a row per size, as Markdown; a row of a million takes about ten minutes on two cores. Sizes take turns,
-round by round; those above ten thousand episodes have one round.
+step. Prints a row per size, as Markdown; a row of a million takes about ten minutes on two cores. Sizes take
+turns, round by round; those above ten thousand episodes have one round.
 
 coordinator   µs that its core worked for each episode, from the first to the last of the first command
 during        the largest resident memory of the coordinator, and of any other process, while episodes ran

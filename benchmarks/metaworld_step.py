@@ -9,8 +9,8 @@ actions from the same layout; who goes first changes. MuJoCo alone moves the han
 observation and no reward. Observations, rewards and pictures of both environments must be equal, to the bit.
 
 A build is a simulator and its first reset, in a fresh process, after imports: the first, then another task in the
-same process. Where it draws, the first picture belongs to it, less what a second picture takes: what is left is
-the GL context.
+same process. Where it draws, the first picture belongs to it, less what a second reset and picture take: what is
+left beside the build is the GL context.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.metaworld.tasks import MT50
 from proctor.benchmarks.rendering import NO_GL, find_renderer
 from proctor.errors import NoPicturesError
-from proctor.types import IMAGE, NO_LOOK, Episode, Task
+from proctor.types import IMAGE, NO_LOOK, Episode, Look, Task
 
 ROUNDS, STEPS = 7, 100
 GOAL = 1.7
@@ -129,21 +129,21 @@ def part_steps(names: list[str]) -> None:
         statistics.median(getattr(one, side) for one in found) for side in ("stock", "quick", "limit")
     )
     # Each task has a ratio of its own; their median is not the ratio of the median times.
-    own = "a ratio per task, against Meta-World's own environments"
+    own = "ratios of the tasks, against its own environments"
     report(
-        f"steps per CPU-second, {own}",
+        f"Meta-World's steps per CPU-second, {own}",
         [one.stock / one.quick for one in found],
         goal=GOAL,
         absolute=f"medians of the times {stock:.0f} and {quick:.0f} µs; all steps equal",
     )
     report(
-        "the same for `mj_step` alone: the most that is possible",
+        "`mj_step` alone against Meta-World's own step, ratios of the tasks: the most that is possible",
         [one.stock / one.limit for one in found],
         absolute=f"median {limit:.0f} µs",
     )
     before, after = (statistics.median(getattr(one, side) for one in found) for side in RESETS)
     report(
-        f"resets, {own}",
+        f"Meta-World's resets, {own}",
         [one.stock_reset / one.quick_reset for one in found],
         absolute=f"medians of the times {before:.1f} and {after:.1f} ms",
     )
@@ -184,7 +184,9 @@ def part_builds() -> None:
 def build_apart(side: str, draws: bool, environment: dict[str, str]) -> tuple[list[float], str]:
     """Build all tasks in a process of its own; returns milliseconds of each, and a digest of what was drawn."""
     command = [sys.executable, __file__, "build", "stock" if side == "stock" else "quick", "x" if draws else ""]
-    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
+    )
     *times, digest = done.stdout.split()
     return [float(time) for time in times], digest
 
@@ -197,8 +199,8 @@ def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
         for side, rounds in found.items()
     }
     for name, times, goal in (
-        ("the first build after imports", firsts, FIRST_GOAL),
-        ("another task in the same process, median and range over the tasks", switches, SWITCH_GOAL),
+        ("Meta-World's first build after imports", firsts, FIRST_GOAL),
+        ("another task of Meta-World in the same process, a build each", switches, SWITCH_GOAL),
     ):
         nothing, stock = (statistics.median(times[side]) for side in ("nothing kept", "stock"))
         report(
@@ -210,26 +212,28 @@ def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
         )
 
 
+def begin(one: Any, task: Task, look: Look, digest: Any) -> None:
+    one.reset(Episode(task, 0, 1000), look)
+    for seen in one.observe().values():
+        digest.update(seen.tobytes())
+
+
 def build(stock: bool, draws: bool) -> None:
     """Print what builds of all tasks take in this process, and a digest of their first pictures."""
     for module in ("metaworld.env_dict", "scipy.spatial.transform", "proctor.benchmarks.metaworld.simulator"):
         importlib.import_module(module)
-    look, digest = frozenset({IMAGE}) if draws else NO_LOOK, hashlib.sha256()
+    look, digest = (frozenset({IMAGE}) if draws else NO_LOOK), hashlib.sha256()
     for name in ("reach-v3", *(SOME if draws else MT50)):
-        ready = []
+        ready: list[Any] = []
 
         def start(name: str = name, ready: list[Any] = ready) -> None:
-            one, task = simulator(name, stock, "pixels" if draws else "state")
-            one.reset(Episode(task, 0, 1000), look)
-            ready.append(one)
-            if draws:
-                digest.update(one.observe()[IMAGE].tobytes())
+            ready.extend(simulator(name, stock, "pixels" if draws else "state"))
+            begin(ready[0], ready[1], look, digest)
 
         taken = spent(start)
-        (one,) = ready
         if draws:
-            taken -= spent(one.observe)
-        one.close()
+            taken -= spent(partial(begin, ready[0], ready[1], look, digest))
+        ready[0].close()
         print(taken * 1e3)
     print(digest.hexdigest())
 

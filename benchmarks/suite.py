@@ -6,9 +6,9 @@
     python benchmarks/suite.py --write-docs     README.md and docs/ from what is stored; measures nothing
 
 Every figure is a ratio against a peer or a limit that was measured in the same run, in turn, or what something
-took, with the spread of its rounds. Tables are kept in benchmarks/results, after every benchmark. One whose packages
-or GPU are not here is left out, and the table says so. Exit status: 0; 1 if a benchmark failed or took longer than
-its limit. A goal that was missed is named, and is no failure.
+took, with the spread of its rounds. Tables are kept in benchmarks/results, after every benchmark. One whose
+packages or GPU are not here is left out, and the table says so. Exit status: 0; 1 if a benchmark failed or took
+longer than its limit. A goal that was missed is named, and is no failure.
 """
 
 from __future__ import annotations
@@ -183,16 +183,16 @@ def peer_versions(plan: Planned) -> dict[str, str]:
 
 def run_for(command: list[str], environment: dict[str, str], seconds: float) -> tuple[int | None, str]:
     """Run a command with a limit; returns its status, `None` if that was reached, and its standard error."""
-    started = subprocess.Popen(
+    with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
-    )
-    try:
-        _, words = started.communicate(timeout=seconds)
-        return started.returncode, words
-    except subprocess.TimeoutExpired:
-        return None, ""
-    finally:  # after Ctrl-C too: nothing that it has started may stay
-        _end(started)
+    ) as started:
+        try:
+            _, words = started.communicate(timeout=seconds)
+            return started.returncode, words
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:  # after Ctrl-C too: nothing that it has started may stay
+            _end(started)
 
 
 def _end(started: subprocess.Popen[str]) -> None:
