@@ -29,13 +29,14 @@ def blocks(text: str) -> list[str]:
 
 
 def written(text: str, found: list[stored_tables.Run]) -> str:
-    """Return a page with its tables as they are stored; one that has never been measured stays away."""
+    """Return a page with its tables as they are stored, or how to measure them."""
 
     def block(match: re.Match[str]) -> str:
         start, name, cores, _, end = match.groups()
         run = stored_tables.newest_with(name, int(cores) if cores else None, found)
-        inside = "" if run is None else f"\n{stored_tables.part_table(name, run)}\n\n"
-        return f"{start}{inside}{end}"
+        words = f"Not measured yet: `make bench-full ONLY={name}`."
+        inside = words if run is None else stored_tables.part_table(name, run)
+        return f"{start}\n{inside}\n\n{end}"
 
     return _BLOCK.sub(block, text)
 

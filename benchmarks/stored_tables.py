@@ -100,9 +100,9 @@ def machine_words(run: Run) -> str:
 def part_table(name: str, run: Run) -> str:
     """Return what one benchmark of a run found, with where, when and with what, for a page of the docs."""
     part, machine = run["parts"][name], run["machine"]
-    lines = ["| what | median (lowest to highest) | goal | measured |", "|---|---|---|---|"]
+    lines = ["| what | median (lowest to highest) | measured |", "|---|---|---|"]
     for figure in (Figure(**values) for values in part["figures"]):
-        lines.append(f"| {figure.name} | {figure.words} | {figure.aim} | {figure.absolute} |")
+        lines.append(f"| {figure.name} | {figure.words} | {figure.absolute} |")
     versions = ", ".join(f"{package} {number}" for package, number in part["versions"].items())
     gpu = f", {machine['gpu'][0]}" if machine["gpu"] else ""
     busy = part["load"] > machine["cores"] / 2
