@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -50,13 +51,15 @@ class SteadyPace(Watcher):
             self._ticks.append((time.monotonic(), progress.steps))
 
     def steps_per_second(self) -> float:
+        if len(self._ticks) < 2:
+            sys.exit("it was over before all workers were at work for a while: use more --episodes")
         (start, first), (end, last) = self._ticks[0], self._ticks[-1]
         return (last - first) / (end - start)
 
 
 def tree(args: argparse.Namespace, episodes: int, setting: Setting) -> dict[str, Any]:
     workers, rows, placement = setting
-    policy: dict[str, Any] = {"type": args.checkpoint}
+    policy: dict[str, Any] = {"type": args.checkpoint, "placement": placement}
     if args.checkpoint not in POLICIES:
         policy = {
             "path": args.checkpoint,
@@ -111,6 +114,7 @@ def others(advice: Advice, cores: int) -> list[Setting]:
     other = "worker" if place == "central" else "central"
     return [
         (1, rows, place),
+        (cores, rows, place),
         (cores, rows, other),
         (cores + 1, rows, place),
         (2 * cores, rows, place),
@@ -179,11 +183,12 @@ def main() -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--episodes", type=int, default=96)
+    parser.add_argument("--episodes", type=int, default=0, help="[96; of a built-in policy, 48 per core]")
     parser.add_argument("--chunk", type=int, default=10)
     parser.add_argument("--steps", type=int, default=EPISODE_STEPS)
     parser.add_argument("--scaling", action="store_true")
     args = parser.parse_args()
+    args.episodes = args.episodes or (48 * usable_cores() if args.checkpoint in POLICIES else 96)
     (scale if args.scaling else compare)(args)
 
 

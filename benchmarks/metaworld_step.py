@@ -150,8 +150,8 @@ def part_steps(names: list[str]) -> None:
 
 
 RESETS = ("stock_reset", "quick_reset")
-BUILD_ROUNDS = 5
-SOME = MT50[::5]
+BUILD_ROUNDS, DRAWN_ROUNDS = 5, 3
+SOME = MT50[::10]
 """Tasks that are switched to with drawing, where pictures take most of the time."""
 FIRST_GOAL, SWITCH_GOAL = 200.0, 50.0
 """Milliseconds of CPU."""
@@ -168,7 +168,7 @@ def part_builds() -> None:
         draws = environment is not NO_GL
         what = "with drawing" if draws else "without drawing"
         found: dict[str, list[list[float]]] = {"nothing kept": [], "models kept": [], "stock": []}
-        for number in range(BUILD_ROUNDS):
+        for number in range(DRAWN_ROUNDS if draws else BUILD_ROUNDS):
             pictures = set()
             with tempfile.TemporaryDirectory() as cache:
                 # What keeps models comes before what finds them.

@@ -86,7 +86,7 @@ SUITE = (
     Part("evaluator", (3, 3), python="lerobot"),
     Part("libero_drawing", (3, 3), python="libero"),
     Part("training_waits", (0, 12), None, (), "lerobot"),
-    Part("autotune", (0, 12), None, ("expert",)),
+    Part("autotune", (0, 12), None, ("random",)),
     Part("scaling", (0, 4), None, ("random", "--scaling"), script="autotune"),
     Part("gpu", (0, 12), None, (), "lerobot", gpu=True),
     Part("gpu_against_lerobot", (0, 15), None, (), "lerobot", gpu=True),
