@@ -24,6 +24,11 @@ def runs(folder: Path | None = None) -> list[Run]:
     return [json.loads(file.read_text()) for file in sorted((folder or RESULTS).glob("*.json"), reverse=True)]
 
 
+def figures_of(part: dict[str, Any]) -> list[Figure]:
+    """Return the figures of a benchmark in a run."""
+    return [Figure(**{**values, "values": tuple(values["values"])}) for values in part["figures"]]
+
+
 def of_the_kind(machine: dict[str, Any], found: list[Run]) -> list[Run]:
     """Return the runs of machines like this one."""
     return [run for run in found if all(run["machine"][key] == machine[key] for key in ("cpu", "cores", "gpu"))]
@@ -34,7 +39,7 @@ def newest_figures(found: list[Run]) -> dict[str, Figure]:
     newest: dict[str, Figure] = {}
     for run in reversed(found):
         for part in run["parts"].values():
-            newest |= {values["name"]: Figure(**values) for values in part["figures"]}
+            newest |= {figure.name: figure for figure in figures_of(part)}
     return newest
 
 
@@ -81,7 +86,7 @@ def table(run: Run, before: dict[str, Figure]) -> str:
     """Return a run as Markdown, with earlier figures beside."""
     lines = ["| what | figure (lowest to highest) | goal | last | measured |", "|---|---|---|---|---|"]
     for name, part in run["parts"].items():
-        for figure in (Figure(**values) for values in part["figures"]):
+        for figure in figures_of(part):
             last = before[figure.name].words if figure.name in before else ""
             lines.append(f"| {figure.name} | {figure.words} | {figure.aim} | {last} | {figure.absolute} |")
         if "problem" in part:
@@ -101,7 +106,7 @@ def part_table(name: str, run: Run) -> str:
     """Return what one benchmark of a run found, with where, when and with what, for a page of the docs."""
     part, machine = run["parts"][name], run["machine"]
     lines = ["| what | median (lowest to highest) | measured |", "|---|---|---|"]
-    for figure in (Figure(**values) for values in part["figures"]):
+    for figure in figures_of(part):
         lines.append(f"| {figure.name} | {figure.words} | {figure.absolute} |")
     versions = ", ".join(f"{package} {number}" for package, number in part["versions"].items())
     gpu = f", {machine['gpu'][0]}" if machine["gpu"] else ""

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import documents
 import stored_tables
-from figures import Figure
 
 from proctor.machine.gpus import visible_gpus
 from proctor.machine.resources import available_memory, usable_cores
@@ -244,7 +243,7 @@ def main() -> int:
             run["parts"][name] = {"figures": [], "problem": plan}
         file = stored_tables.store(run, last)  # as it goes on, so that Ctrl-C loses one benchmark
     print(f"\n{stored_tables.table(run, last)}\n\nstored in {file}")
-    figures = [Figure(**values) for part in run["parts"].values() for values in part["figures"]]
+    figures = [figure for part in run["parts"].values() for figure in stored_tables.figures_of(part)]
     if missed := [figure.name for figure in figures if figure.met is False]:
         print(f"goals missed: {'; '.join(missed)}")
     if failed := [name for name, part in run["parts"].items() if part.get("status")]:

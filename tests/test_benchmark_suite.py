@@ -90,8 +90,8 @@ def test_a_run_of_one_benchmark_hides_no_figures_of_the_others(tmp_path: Path) -
     like = stored_tables.of_the_kind(_run()["machine"], stored_tables.runs(tmp_path))
     newest = stored_tables.newest_figures(like)
     assert {name: figure.values for name, figure in newest.items()} == {
-        "engine against b": [1.0],
-        "films against b": [2.0],
+        "engine against b": (1.0,),
+        "films against b": (2.0,),
     }
     assert [run["date"][:10] for run in like] == ["2026-01-02", "2026-01-01"]
 
