@@ -94,7 +94,7 @@ bench: $(VENV)/.installed-dev  ## speed against peers and limits, in a quiet hou
 	@scripts/ensure-gl $(PY)
 	$(BENCH) --only=$(ONLY)
 
-bench-full: $(VENV)/.installed-dev  ## the whole matrix, three hours; on a GPU what needs one, too
+bench-full: $(VENV)/.installed-dev  ## the whole matrix, four hours; on a GPU what needs one, too
 	@scripts/ensure-gl $(PY)
 	$(BENCH) --full --only=$(ONLY)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -61,25 +62,25 @@ def seconds_of(part: str, arguments: tuple[str, ...], found: list[Run]) -> float
     return None
 
 
-def file_name(run: Run) -> str:
-    """Return the name of a run's files, without what follows the point."""
+def new_file(run: Run, folder: Path | None = None) -> Path:
+    """Return where a run is to be stored: `DATE_MACHINE.json`, of which there is none yet."""
     machine = run["machine"]
     words = [machine["cpu"], f"{machine['cores']} cores", *machine["gpu"][:1]]
     kind = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|cpu|@", "", " ".join(words).lower())).strip("-")
-    return f"{run['date'].replace(' ', '_').replace(':', '-')}_{kind}"
-
-
-def store(run: Run, before: dict[str, Figure], folder: Path | None = None) -> Path:
-    """Write a run, or write it again as it goes on; returns the file."""
+    name = f"{run['date'].replace(' ', '_').replace(':', '-')}_{kind}"
     place = folder or RESULTS
     place.mkdir(parents=True, exist_ok=True)
-    file = place / f"{file_name(run)}.json"
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(file for one in names if not (file := place / f"{one}.json").exists())
+
+
+def store(run: Run, before: dict[str, Figure], file: Path) -> None:
+    """Write a run, or write it again as it goes on, and the same as Markdown beside it."""
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
     partial.replace(file)
     words = [f"# {run['date']}", machine_words(run), table(run, before)]
     file.with_suffix(".md").write_text("\n\n".join(words) + "\n")
-    return file
 
 
 def table(run: Run, before: dict[str, Figure]) -> str:

@@ -21,6 +21,8 @@ from against_lerobot import Measurements
 from figures import Figure
 from suite import Part, Planned
 
+from proctor.machine.resources import usable_cores
+
 BENCHMARKS = Path(suite.__file__).parent
 
 
@@ -84,9 +86,12 @@ def test_the_table_shows_goals_the_last_figures_and_what_was_left_out() -> None:
 
 
 def test_a_run_of_one_benchmark_hides_no_figures_of_the_others(tmp_path: Path) -> None:
-    stored_tables.store(_run(1.0), {}, tmp_path)
-    stored_tables.store(_run(2.0, name="films", date="2026-01-02 10:00:00"), {}, tmp_path)
-    stored_tables.store(_run(9.0, cores=16, date="2026-01-03 10:00:00"), {}, tmp_path)
+    for run in (
+        _run(1.0),
+        _run(2.0, name="films", date="2026-01-02 10:00:00"),
+        _run(9.0, cores=16, date="2026-01-03 10:00:00"),
+    ):
+        stored_tables.store(run, {}, stored_tables.new_file(run, tmp_path))
     like = stored_tables.of_the_kind(_run()["machine"], stored_tables.runs(tmp_path))
     newest = stored_tables.newest_figures(like)
     assert {name: figure.values for name, figure in newest.items()} == {
@@ -97,9 +102,11 @@ def test_a_run_of_one_benchmark_hides_no_figures_of_the_others(tmp_path: Path) -
 
 
 def test_a_table_is_stored_under_its_date_and_machine_in_a_folder_that_git_keeps(tmp_path: Path) -> None:
-    file = stored_tables.store(_run(1.0), {}, tmp_path)
+    file = stored_tables.new_file(_run(1.0), tmp_path)
+    stored_tables.store(_run(1.0), {}, file)
     assert file.name == "2026-01-01_10-00-00_some-2-0ghz-2-cores.json"
     assert "| engine against b | 1x |" in file.with_suffix(".md").read_text()
+    assert stored_tables.new_file(_run(1.0), tmp_path) != file, "two runs of one second"
     assert stored_tables.RESULTS == BENCHMARKS / "results"
 
 
@@ -121,6 +128,13 @@ def test_what_cannot_run_here_says_why_and_a_peer_is_handed_its_interpreter() ->
         "no interpreter that has libero"
     )
     assert suite.planned(Part("gpu", (1, 1), gpu=True), True, pythons, [], []) == "no GPU here"
+
+
+def test_a_benchmark_may_take_longer_where_others_want_the_cores() -> None:
+    plan = Planned(Part("engine", (2, 3)), [], (), 100.0)
+    cores = usable_cores()
+    assert suite.limit_of(plan, 0.0) == suite.limit_of(plan, cores) == 400
+    assert suite.limit_of(plan, 3 * cores) == 1200
 
 
 def _planned(tmp_path: Path, source: str, expected: float = 60.0) -> Planned:
