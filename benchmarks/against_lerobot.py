@@ -27,9 +27,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import psutil
@@ -109,12 +110,18 @@ def save_checkpoint(directory: Path) -> None:
         part.save_pretrained(directory)
 
 
-def measure(command: list[str], output_dir: Path, scratch: Path, counts: bool = True) -> Measurements:
+def measure(
+    command: list[str],
+    output_dir: Path,
+    scratch: Path,
+    counts: bool = True,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Measurements:
     """Run a command that writes an eval_info.json; `counts`: its drawings, with a sitecustomize of our own."""
     drawings = scratch / "drawings"
     drawings.unlink(missing_ok=True)
     drawings.touch()
-    env = {**os.environ, "DRAWINGS": str(drawings), "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, **variables, "DRAWINGS": str(drawings), "HF_HUB_OFFLINE": "1"}
     if counts:
         (scratch / "sitecustomize.py").write_text(COUNTER)
         env["PYTHONPATH"] = os.pathsep.join([str(scratch), *filter(None, [os.environ.get("PYTHONPATH")])])

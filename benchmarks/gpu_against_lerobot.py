@@ -6,7 +6,7 @@ At `n_action_steps` of 1 and 50, on reach-v3: LeRobot 8 episodes in a batch of 8
 own; ratios are of seconds an episode (`eval_s` of either side's eval_info.json), and who goes first changes. Then
 Proctor's MT50 x 10 at 50: the evaluation, and the whole command. How busy the GPU was is what its driver says.
 Proctor's episodes must be equal from run to run, to the bit. Nothing counts drawings here, so that a sitecustomize
-of the machine's own stays in force.
+of the machine's own stays in force; LEROBOT_EVAL_VARIABLES="A=1 B=2" are variables for `lerobot-eval` alone.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ def command(side: str, checkpoint: Path, steps: int, task: str, episodes: int, p
         *(f"--policy.n_action_steps={steps}", "--env.type=metaworld", f"--env.task={task}"),
         *(f"--eval.n_episodes={episodes}", "--seed=1000", f"--output_dir={place}"),
     ]
+
+
+def variables_of(side: str) -> dict[str, str]:
+    """Return the environment variables that a side is given beside those that are set."""
+    words = os.environ.get("LEROBOT_EVAL_VARIABLES", "").split() if side == "LeRobot" else []
+    return dict(word.split("=", 1) for word in words)
 
 
 def an_episode(one: Measurements) -> float:
@@ -96,7 +102,8 @@ def main() -> None:
             place = Path(tempfile.mkdtemp(dir=scratch)) / "run"
             wanted = command(side, scratch / "checkpoint", steps, task, episodes, place)
             with Utilisation() as use:
-                return measure(wanted, place, scratch, counts=False), use.median()
+                one = measure(wanted, place, scratch, counts=False, variables=variables_of(side))
+            return one, use.median()
 
         for steps in map(int, given.steps.split(",")):
             compare(steps, given.rounds, run)

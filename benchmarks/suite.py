@@ -237,7 +237,9 @@ def main() -> int:
     pythons = {peer: getattr(given, peer) for peer in INTERPRETERS}
     plans = {part.name: planned(part, given.full, pythons, own["gpu"], before) for part in chosen}
     minutes = sum(plan.expected for plan in plans.values() if isinstance(plan, Planned)) / 60
-    print(f"{len(plans)} benchmarks, about {minutes:.0f} minutes; load average {os.getloadavg()[0]:.1f}")
+    load = os.getloadavg()[0]
+    busy = "; this machine is busy, and a quiet hour would tell more" if load > own["cores"] / 2 else ""
+    print(f"{len(plans)} benchmarks, about {minutes:.0f} minutes; load average {load:.1f}{busy}", flush=True)
     date = f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}"
     run: dict[str, Any] = {"date": date, "commit": commit(), "machine": own, "parts": {}}
     file = stored_tables.new_file(run)

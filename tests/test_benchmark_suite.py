@@ -241,6 +241,12 @@ def test_both_sides_are_given_the_same_flags_on_a_gpu(tmp_path: Path) -> None:
     assert {"--policy.device=cuda", "--policy.n_action_steps=1", "--eval.n_episodes=8", "--seed=1000"} <= common
 
 
+def test_variables_for_lerobot_reach_lerobot_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEROBOT_EVAL_VARIABLES", "A=1 B=x=y")
+    assert gpu_against_lerobot.variables_of("LeRobot") == {"A": "1", "B": "x=y"}
+    assert gpu_against_lerobot.variables_of("Proctor") == {}
+
+
 def test_without_a_driver_the_use_of_the_gpu_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with gpu.Utilisation() as use:
