@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("proctor-eval", "numpy", "mujoco", "metaworld", "gymnasium", "lerobot", "torch", "vla-eval")
+PACKAGES = ("proctor-eval", "numpy", "mujoco", "metaworld", "gymnasium", "lerobot", "torch")
+PEERS = ("vla-eval",)
+"""In interpreters that a benchmark is given."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ def report(
             lines.write(json.dumps({"figure": asdict(figure), "versions": versions()}) + "\n")
 
 
-def versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of what may take part in a benchmark, as this interpreter has them."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -87,4 +89,4 @@ def versions() -> dict[str, str]:
 
 
 if __name__ == "__main__":  # what a peer's interpreter has
-    print(json.dumps(versions()))
+    print(json.dumps(versions(PEERS)))
