@@ -54,9 +54,14 @@ class EndingSection:
     logs: Sequence[LogEnd]
 
 
+def goes_on(run: ScoredRun) -> bool:
+    """Whether somebody is running it at this moment."""
+    return not run.complete and writer_of(run.path) is not None
+
+
 def ending_section(run: ScoredRun) -> EndingSection | None:
     """Return why a run went no further; `None` if it is complete, a rule has stopped it, or it still goes on."""
-    if run.complete or run.stopped is not None or run.ending is None or writer_of(run.path) is not None:
+    if run.complete or run.stopped is not None or run.ending is None or goes_on(run):
         return None
     last = max(run.sessions, key=attrgetter("started_at"))
     numbers = {(task.group, task.task_id): task.name for task in run.tasks}
@@ -68,7 +73,7 @@ def ending_section(run: ScoredRun) -> EndingSection | None:
             f"{clip(numbers[key[:2]], 80)} episode {key[2]} at step {steps}" for key, steps in run.running[:20]
         ],
         films=_last_filmed(run),
-        logs=[] if run.bundle is not None else _log_ends(run.directory.logs),
+        logs=[] if run.bundle is not None else _log_ends(run.path, run.directory.logs),
     )
 
 
@@ -79,7 +84,7 @@ def _last_filmed(run: ScoredRun) -> list[int]:
     return [place for place, _ in zip(there, range(_LAST_FILMS), strict=False)]
 
 
-def _log_ends(logs: Path) -> list[LogEnd]:
+def _log_ends(run: Path, logs: Path) -> list[LogEnd]:
     """Return the ends of logs that have any words. What is no regular file, or a link, is left alone."""
     try:
         names = sorted(path.name for path in logs.iterdir() if path.suffix == ".log")
@@ -88,7 +93,7 @@ def _log_ends(logs: Path) -> list[LogEnd]:
     found: list[tuple[float, LogEnd]] = []
     for name in names:
         try:
-            with open_below(logs, name) as log:
+            with open_below(run, f"{logs.relative_to(run)}/{name}") as log:
                 state = os.fstat(log)
                 text = _tail(log, state)
         except (OSError, ValueError, NotRegularError):

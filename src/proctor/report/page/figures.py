@@ -62,9 +62,15 @@ def rate_bars(rates: Sequence[tuple[Rate | None, str]]) -> Markup:
             marks.append(
                 element("rect", x="0", y=top, width=percent(rate.value), height=_BAR, class_=f"bar {class_}")
             )
-            marks += _whisker(rate.low, rate.high, top + _BAR / 2, _BAR / 2 - 1)
+            marks += [_lighter(rate, top), *_whisker(rate.low, rate.high, top + _BAR / 2, _BAR / 2 - 1)]
     height = len(rates) * _LINE
     return element("svg", *marks, class_="figure bars", width="100%", height=height, aria_hidden="true")
+
+
+def _lighter(rate: Rate, top: float) -> Markup:
+    """Return what makes a bar lighter where its interval is, so that the interval is seen on any colour."""
+    width = percent(rate.high - rate.low)
+    return element("rect", x=percent(rate.low), y=top, width=width, height=_BAR, class_="lighter")
 
 
 def _whisker(low: float, high: float, y: float, cap: float) -> list[Markup]:
@@ -82,7 +88,8 @@ def headline_bar(rate: Rate, class_: str) -> Markup:
     marks = []
     if rate.value is not None:
         marks = [
-            element("rect", x="0", y=6, width=percent(rate.value), height=10, class_=f"bar {class_}"),
+            element("rect", x="0", y=6, width=percent(rate.value), height=_BAR, class_=f"bar {class_}"),
+            _lighter(rate, 6),
             *_whisker(rate.low, rate.high, 11, 7),
         ]
     return element(
@@ -261,13 +268,13 @@ def ticks(last: float, unit: str, most: int = 5) -> list[tuple[float, str]]:
     """Return round places along an axis from 0 to `last`, as shares of it, the last one with its unit.
 
     >>> ticks(500, "steps")
-    [(0.0, '0'), (0.2, '100'), (0.4, '200'), (0.6, '300'), (0.8, '400'), (1.0, '500 steps')]
+    [(0.0, '0'), (0.2, '100'), (0.4, '200'), (0.6, '300'), (1.0, '500 steps')]
     >>> ticks(500, "steps", most=2)
-    [(0.0, '0'), (0.4, '200'), (1.0, '500 steps')]
+    [(0.0, '0'), (0.5, '250'), (1.0, '500 steps')]
     """
     step = _round_step(last, most)
-    # What comes close to the end would run into its label.
-    room = 0.88 if most > 3 else 0.62
+    # What comes close to the end would run into its label, on a phone.
+    room = 0.78 if most > 3 else 0.62
     inner = [step * place for place in range(int(last / step) + 1) if step * place <= room * last]
     return [*((value / last, tidy(value)) for value in inner), (1.0, f"{tidy(last)} {unit}")]
 
@@ -276,7 +283,7 @@ def value_ticks(low: float, high: float, most: int = 4) -> list[tuple[float, str
     """Return round values from `low` to `high`, as shares of the way from one to the other.
 
     >>> value_ticks(0, 10)
-    [(0.0, '0'), (0.5, '5'), (1.0, '10')]
+    [(0.0, '0'), (0.25, '2.5'), (0.5, '5'), (0.75, '7.5'), (1.0, '10')]
     >>> value_ticks(-0.2, 1.0)
     [(0.16666666666666669, '0'), (0.5833333333333334, '0.5'), (1.0, '1')]
     """

@@ -115,6 +115,11 @@ class Page:
         found = [view.run.results.steps_to_success(view.run.results.reporting) for view in self.views]
         return max((int(steps[-1]) for steps in found if len(steps)), default=1)
 
+    @cached_property
+    def with_successes(self) -> bool:
+        """Whether any episode succeeded."""
+        return any(view.result.rate.successes for view in self.views)
+
     def bars(self, results: Sequence[Aggregate | None]) -> Markup:
         """Return the rates of some tasks in each run, as bars."""
         rates = [None if result is None else result.rate for result in results]
@@ -291,7 +296,7 @@ def _steps(runs: Sequence[ScoredRun]) -> Steps | None:
 def _series(runs: Sequence[ScoredRun]) -> list[Series]:
     if len(runs) > 1:
         return [
-            Series(f"{letter(place)} {run.name}", f"run-{place}", run.results.step_curve())
+            Series(f"{letter(place)} {run.name}", f"dash-{place} run-{place}", run.results.step_curve())
             for place, run in enumerate(runs)
         ]
     (run,) = runs
@@ -300,7 +305,7 @@ def _series(runs: Sequence[ScoredRun]) -> list[Series]:
     if not 1 < len(groups) <= _MOST_GROUPS:
         return [whole]
     parts = [
-        Series(group, f"group group-{place + 1}", run.results.step_curve(group))
+        Series(group, f"group dash-{place + 1}", run.results.step_curve(group))
         for place, group in enumerate(groups)
     ]
     return [whole, *parts]

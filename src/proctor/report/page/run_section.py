@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from proctor.files import clip
 from proctor.report.console import count, duration, interval, moment
-from proctor.report.page.ending import EndingSection, ending_section
+from proctor.report.page.ending import EndingSection, ending_section, goes_on
 from proctor.report.page.episodes import (
     MOST_ROWS,
     Card,
@@ -110,17 +110,17 @@ def run_section(
         embed: whether videos are inside of the file, where they are once.
     """
     result = run.results.result
-    ending = ending_section(run)
+    ending, going = ending_section(run), goes_on(run)
     notes = [(moment(note.told_at), note.message) for note in run.notes]
     errors = run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS])
     return RunSection(
         run=run,
         result=result,
         bar=headline_bar(result.rate, run_class(place, several)),
-        alerts=alerts(run, place, ending is not None),
+        alerts=alerts(run, place, going, ending is not None),
         shortfalls=shortfalls(groups, place),
         facts=_facts(run, result),
-        warnings=_warnings(run, result),
+        warnings=_warnings(run, result, going or ending is not None),
         ending=ending,
         last_films=[] if ending is None or embed else card_list(run, place, ending.films, output),
         failures=failures(run),
@@ -172,8 +172,8 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
     return facts
 
 
-def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
-    """Return what to know about the numbers. Why a run went no further has a place of its own."""
+def _warnings(run: ScoredRun, result: Aggregate, told: bool) -> list[str]:
+    """Return what to know about the numbers; `told`: not why the run went no further."""
     found = []
     if run.stopped is not None:
         found.append(describe_stop(run.stopped, len(run.planned)))
@@ -183,6 +183,8 @@ def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
             f" The curve of steps is over the first {run.ended.prefix} of the plan." if result.rate.running else ""
         )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
+        if run.ending is not None and not told:
+            found.append(f"Why it stopped: {run.ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard
         found.append(f"This is shard {shard.number} of {shard.of}, a part of a run. proctor merge makes it whole.")
