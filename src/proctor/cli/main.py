@@ -26,6 +26,10 @@ COMMANDS = {
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
     "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
+    "show": (
+        "proctor.cli.show:show_command",
+        "show what a stored run came to, as a table, CSV, JSON or JUnit XML",
+    ),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "diff": ("proctor.cli.diff:diff_command", "say in what a run differs from another harness's result, and why"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
