@@ -16,8 +16,8 @@ from proctor.store.stored_run import StoredRun
 
 _WORDS = """Write a run into one small file: settings, identity, plan, outcomes, digests and actions.
 
-  proctor bundle outputs/mt50
-  proctor bundle outputs/mt50 --output=act_mt50.proctor
+  proctor bundle outputs/expert
+  proctor bundle outputs/expert --output=mine.proctor
 
 No paths, secrets, names of machines, times, logs or videos are in it. It opens in report, view, compare, replay
 and verify, and its hash names exactly this result."""

@@ -17,8 +17,8 @@ from proctor.store.bundles import opened
 
 _WORDS = """Write one HTML file about a run, or about several side by side, that needs no network and no Proctor.
 
-  proctor report outputs/eval/2026-01-31/12-00-00_metaworld_expert
-  proctor report outputs/baseline outputs/new --output=comparison.html
+  proctor report outputs/expert
+  proctor report outputs/network outputs/expert --output=comparison.html
 
 Every run writes its own report.html at its end; this writes it again, elsewhere, or for several runs, which are
 compared with the first."""

@@ -87,8 +87,8 @@ def _print(evaluation: Evaluation, named: Path) -> None:
     tell("policy", run.policy)
     tell("benchmark", f"{run.benchmark}, seed {run.identity.get('seed')}")
     tell("tags", ", ".join(run.tags))
-    tell("description", run.settings.get("description"))
-    for line in str(run.settings.get("notes") or "").splitlines():
+    tell("description", run.labels["description"])
+    for line in str(run.labels["notes"] or "").splitlines():
         tell("notes", line)
     print_outcome(console, evaluation)
     if run.sessions:
