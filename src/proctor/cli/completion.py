@@ -25,14 +25,17 @@ from proctor.files import clip
 
 _SCRIPTS = {
     "bash": """_proctor() {
-    local line typed="${COMP_LINE:0:COMP_POINT}" kept=""
+    local line end typed="${COMP_LINE:0:COMP_POINT}" kept=""
     local token="${typed##*[[:space:]]}"
     # bash takes = and : for the ends of words, and replaces only what follows them.
     [[ $COMP_WORDBREAKS == *=* ]] && kept="${token%"${token##*[=:]}"}"
     COMPREPLY=()
     while IFS=$'\\t' read -r line _; do
-        [[ $line == *[=/.,] ]] || line="$line "
-        COMPREPLY+=("${line#"$kept"}")
+        end=" "
+        [[ $line == *[=/.,] ]] && end=""
+        line="${line#"$kept"}"
+        [[ $line == *[!A-Za-z0-9_./:=,@%+~-]* ]] && printf -v line %q "$line"
+        COMPREPLY+=("$line$end")
     done < <("${COMP_WORDS[0]/#\\~/$HOME}" completion answer "$typed" 2>/dev/null)
 }
 complete -o nospace -F _proctor proctor
@@ -46,8 +49,8 @@ _proctor() {
         [[ -z $line ]] && continue
         if [[ $line == *[=/.,] ]]; then open+=("$line"); else whole+=("$line"); fi
     done
-    compadd -Q -S '' -a open
-    compadd -Q -a whole
+    compadd -S '' -a open
+    compadd -a whole
 }
 compdef _proctor proctor
 """,

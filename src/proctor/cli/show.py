@@ -142,7 +142,7 @@ show_command = Command(
 )
 _add = show_command.add_argument
 _add("runs", metavar="RUN", nargs="*", type=Path, help="a run directory, also of a run that goes on, or a bundle")
-_add("--csv", metavar="TABLE", help="print a table as CSV: episodes, or rates of tasks, groups and all")
+_add("--csv", metavar="episodes|rates", help="print a table as CSV: episodes, or rates of tasks, groups and all")
 _add("--json", action="store_true", help="print everything as one JSON document, as in eval_info.json")
 _add("--junit", metavar="FILE", type=Path, help="write the result as JUnit XML, a test case per task")
 _add(

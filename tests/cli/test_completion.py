@@ -1,0 +1,126 @@
+"""Tab in real shells, in a terminal of their own: what is typed becomes what it should."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import run_cli
+from proctor.cli.completion import answer
+from proctor.cli.main import COMMANDS
+
+SECONDS = 60.0
+
+
+class Shell:
+    """A shell on a terminal, with completion for the `proctor` of this interpreter."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        bin_folder = folder / "bin"
+        bin_folder.mkdir()
+        program = bin_folder / "proctor"
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m proctor "$@"\n')
+        program.chmod(0o755)
+        echo = bin_folder / "typed"
+        echo.write_text('#!/bin/sh\nfor word; do printf "<%s>" "$word"; done; echo "<end>"\n')
+        echo.chmod(0o755)
+        script = folder / f"proctor.{name}"
+        script.write_text(run_cli("completion", name).stdout)
+        path = shutil.which(name)
+        assert path is not None
+        commands = {
+            "bash": [path, "--norc", "--noprofile", "-i"],
+            "zsh": [path, "-f", "-i"],
+            "fish": [path, "--no-config", "-i"],
+        }
+        self.terminal, theirs = pty.openpty()
+        environment = {
+            **os.environ,
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "TERM": "dumb" if name != "fish" else "xterm",
+            "HOME": str(folder),
+            "PS1": "$ ",
+            "COLUMNS": "200",
+        }
+        self.process = subprocess.Popen(
+            commands[name],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        if name == "zsh":
+            self.run("autoload -U compinit && compinit -D -u; bindkey '^I' expand-or-complete")
+        self.run(f"source {shlex.quote(str(script))}")
+
+    def run(self, line: str) -> str:
+        """Type a line, wait until it has run, and return what was printed."""
+        self._type(f"{line}; typed ready\r")
+        return self._read_until("<ready><end>")
+
+    def completed(self, line: str) -> str:
+        """Return what a line has become after Tab, as one text: its words in angle brackets.
+
+        What follows Tab waits in the terminal until the shell has its answer. Ctrl-A goes to the line's start.
+        """
+        self._type(f"{line}\t\x01typed \r")
+        text = self._read_until("<end>")
+        return text[text.rindex("<proctor>") :].partition("<end>")[0]
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.terminal)
+
+    def _type(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+    def _read_until(self, end: str) -> str:
+        text = ""
+        while end not in text:
+            ready, _, _ = select.select([self.terminal], [], [], SECONDS)
+            assert ready, f"waited in vain for {end} in {text!r}"
+            text += os.read(self.terminal, 65536).decode(errors="replace")
+        return text
+
+
+@pytest.fixture(params=["bash", "zsh", "fish"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"there is no {request.param} here")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "an expert").mkdir()
+    (tmp_path / "runs" / "other").mkdir()
+    found = Shell(request.param, tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "becomes"),
+    [
+        ("proctor autot", "<proctor><autotune>"),
+        ("proctor eval --env.type=metaw", "<proctor><eval><--env.type=metaworld>"),
+        ("proctor eval --output_d", "<proctor><eval><--output_dir=>"),
+        ("proctor eval --output_dir=runs/oth", "<proctor><eval><--output_dir=runs/other/>"),
+        ("proctor compare runs/an", "<proctor><compare><runs/an expert/>"),
+        ("proctor compare --fail-if=not", "<proctor><compare><--fail-if=not-better>"),
+    ],
+)
+def test_tab_completes(shell: Shell, typed: str, becomes: str) -> None:
+    assert shell.completed(typed) == becomes
