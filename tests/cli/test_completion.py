@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -14,10 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from harness import run_cli
 from proctor.cli.completion import answer
 from proctor.cli.main import COMMANDS
+from proctor.config.registry import load_object
 
 SECONDS = 60.0
 
@@ -124,3 +128,56 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 )
 def test_tab_completes(shell: Shell, typed: str, becomes: str) -> None:
     assert shell.completed(typed) == becomes
+
+
+def offered(line: str) -> list[str]:
+    """Return what may stand at the end of a line."""
+    return [candidate.token for candidate in answer(line)]
+
+
+def test_every_command_is_offered() -> None:
+    assert offered("proctor ") == list(COMMANDS)
+    assert offered("FOO=1 .venv/bin/proctor cert") == []
+    assert offered("cd x && proctor parall") == ["parallel"]
+
+
+@pytest.mark.parametrize(
+    ("line", "among"),
+    [
+        ("proctor eval --", "--policy."),
+        ("proctor eval --env.type=metaworld --env.ob", "--env.obs_type="),
+        ("proctor eval --env.type=metaworld --env.task=reach-v3,rea", "--env.task=reach-v3,reach-wall-v3"),
+        ("proctor eval --env.type=metaworld --env.obs_type=pix", "--env.obs_type=pixels_agent_pos"),
+        ("proctor eval --policy.path=x.py:Y --policy.kw", "--policy.kwargs="),
+        ("proctor eval --display ", "json"),
+        ("proctor eval --eval.use_async_envs=f", "--eval.use_async_envs=false"),
+        ("proctor eval --report_to=wandb,ten", "--report_to=wandb,tensorboard"),
+        ("proctor parallel --num_s", "--num-shards="),
+        ("proctor show --csv=r", "--csv=rates"),
+        ("proctor list benchmarks m", "metaworld"),
+        ("proctor check-benchmark metaw", "metaworld"),
+        ("proctor init b", "benchmark"),
+        ("proctor train --policy.task_w", "--policy.task_width="),
+    ],
+)
+def test_flags_and_values_come_from_the_settings(line: str, among: str) -> None:
+    assert among in offered(line)
+
+
+def test_every_flag_in_a_commands_help_is_offered() -> None:
+    for name in ("eval", "show", "compare", "film", "train"):
+        page = io.StringIO()
+        load_object(COMMANDS[name][0]).show_help(Console(file=page, width=200))
+        for flag in re.findall(r"^(--[a-z][\w.-]*)", page.getvalue(), re.MULTILINE):
+            kind = re.search(r"--env\.|--policy\.", flag)
+            if not kind:  # those of one benchmark or policy are offered where it is named
+                assert any(each.rstrip("=") == flag for each in offered(f"proctor {name} {flag}")), (name, flag)
+
+
+def test_files_are_offered_where_paths_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    for line in ("proctor show ru", "proctor film ru", "proctor eval --resume ru"):
+        assert offered(line) == ["runs/"]
+    assert offered("proctor eval --policy.path=runs/") == ["--policy.path=runs/one/"]
+    assert offered("proctor compare --tasks=ru") == []
