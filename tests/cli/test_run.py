@@ -62,7 +62,7 @@ def test_exitfirst_stops_at_the_first_error_and_goes_on_from_there(tmp_path: Pat
     assert run.ended.errors == 1
     assert not run.complete
     assert "exitfirst" not in run.settings
-    done = run_cli(*resume.split()[3:], "--display=none")
+    done = run_cli(*resume.split()[4:], "--display=none")
     assert done.returncode == 3
     assert StoredRun.open(tmp_path / "run").complete
 

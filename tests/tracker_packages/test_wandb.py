@@ -129,7 +129,7 @@ def test_online_without_a_login_costs_a_note(tmp_path: Path) -> None:
 
 def test_the_runs_own_tags_come_first_and_its_words_are_its_notes(tmp_path: Path) -> None:
     chosen = {"enable": True, "mode": "offline"}
-    words = {"tags": "baseline,paper", "description": "why", "notes": "what was seen"}
+    words: dict[str, Any] = {"tags": "baseline,paper", "description": "why", "notes": "what was seen"}
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", n_episodes=1, task="a", wandb=chosen, **words)))
     assert done.returncode == 0, done.stderr
     (found,) = runs(tmp_path / "run")

@@ -200,7 +200,10 @@ def _flags_of(command: Any, words: Sequence[str]) -> dict[str, Flag]:
     from proctor.training.compact.settings import NetworkSettings
     from proctor.training.settings import TrainFlags
 
-    return {**_settings(words), **_of_class("policy.", NetworkSettings), **_of_class("", TrainFlags)}
+    own = _of_class("", TrainFlags)
+    about = own.pop("--dataset").about
+    named = {"--dataset.root": Flag(about, files), "--dataset.repo_id": Flag(about, lambda typed: ())}
+    return {**_settings(words), **_of_class("policy.", NetworkSettings), **own, **named}
 
 
 def _settings(words: Sequence[str]) -> dict[str, Flag]:
