@@ -52,7 +52,7 @@ _proctor() {
     compadd -S '' -a open
     compadd -a whole
 }
-compdef _proctor proctor
+if [[ $funcstack[1] == _proctor ]]; then _proctor "$@"; else compdef _proctor proctor; fi
 """,
     "fish": """function __proctor_complete
     set -l words (commandline -opc)
