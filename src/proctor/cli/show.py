@@ -12,7 +12,7 @@ from rich.text import Text
 
 from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
-from proctor.files import check_output_file, clip
+from proctor.files import as_written_by_proctor, check_output_file, clip
 from proctor.report.console import PatientConsole, moment, printable
 from proctor.store.bundles import is_bundle, opened
 
@@ -43,7 +43,7 @@ def _show(given: argparse.Namespace) -> int:
         raise UsageError("--min_success_by says how --min_success is meant: give that too.")
     if given.junit is not None:
         check_output_file(given.junit, "junit")
-    with opened(given.runs[0]) as place:
+    with opened(given.runs[0]) as place, as_written_by_proctor(given.runs[0]):
         return _show_run(place, given)
 
 

@@ -6,6 +6,10 @@ the machine are what the run's identity was made of. Whatever cannot be told wit
 
 from __future__ import annotations
 
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.facts import BenchmarkFacts
@@ -14,7 +18,7 @@ from proctor.config.plain_values import to_plain
 from proctor.config.registry import load_object, policy_path
 from proctor.config.settings import Settings
 from proctor.errors import NoPicturesError
-from proctor.files import is_folder
+from proctor.files import is_folder, is_there, read_json
 from proctor.identity import Identity, differences, identity_fields, policy_code
 from proctor.machine.gpus import visible_gpus
 from proctor.machine.versions import (
@@ -26,6 +30,10 @@ from proctor.machine.versions import (
 )
 from proctor.policies.protocol import Policy
 from proctor.store.stored_run import StoredRun
+
+_TRAINING = "train_config.json"
+"""How it was trained, which nobody reads who loads it."""
+_HF_HOME, _LONGEST_NAME = "~/.cache/huggingface", 1000
 
 
 def is_same_without_loading(run: StoredRun, settings: Settings, facts: BenchmarkFacts) -> bool:
@@ -58,8 +66,44 @@ def is_same_without_loading(run: StoredRun, settings: Settings, facts: Benchmark
 def _can_be_told(settings: Settings) -> bool:
     policy = settings.policy
     kind: type[Policy] = load_object(policy_path(policy.type))
-    alone = policy.python is None and settings.env.python is None and settings.cluster.address is None
-    return alone and settings.eval.use_async_envs and not kind.light and is_folder(policy.path or "")
+    here = policy.python is None and settings.env.python is None and settings.cluster.address is None
+    if not here or not settings.eval.use_async_envs or settings.trust_remote_code or kind.light:
+        return False
+    return is_folder(policy.path or "") and _stands_alone(Path(policy.path or "").expanduser())
+
+
+def _stands_alone(checkpoint: Path) -> bool:
+    """Whether a checkpoint is of a type of LeRobot's own and refers to nothing outside of its folder."""
+    lerobot = importlib.util.find_spec("lerobot")
+    places = lerobot.submodule_search_locations if lerobot is not None else None
+    try:
+        described = read_json(checkpoint / "config.json")
+        known = any(
+            (Path(place) / "policies" / described["type"] / "__init__.py").is_file() for place in places or ()
+        )
+        configs = [file for file in checkpoint.rglob("*.json") if file.name != _TRAINING]
+        return known and not any(_leads_outside(text) for file in configs for text in _texts(read_json(file)))
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def _leads_outside(text: str) -> bool:
+    """Whether a text in a config is a path that is there, or a repository in the hub's cache."""
+    if len(text) > _LONGEST_NAME or "\0" in text:
+        return False
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or _HF_HOME) / "hub")
+    cached = hub.expanduser() / f"models--{text.replace('/', '--')}"
+    return ("/" in text and is_there(text)) or (bool(text) and is_there(cached))
 
 
 def _policy(settings: Settings, stored: dict[str, Any]) -> dict[str, Any]:
