@@ -501,7 +501,7 @@ def test_a_second_launcher_on_the_same_directory_is_refused_and_told_who_holds_i
 
 @pytest.mark.slow
 def test_the_default_directory_is_made_once_for_all_shards(tmp_path: Path) -> None:
-    tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="mine")
+    tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="mine", display="plain")
     del tree["output_dir"]
     done = run_cli("parallel", "--num-shards=2", *flags(tree), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
