@@ -27,6 +27,7 @@ from proctor.errors import (
 from proctor.events import Watcher
 from proctor.files import check_output_file
 from proctor.replay.run_films import film_run, finish_command
+from proctor.report.command_clock import CommandClock
 from proctor.report.console import PatientConsole, count
 from proctor.report.display import JsonDisplay, make_display
 from proctor.report.junit import write_junit
@@ -64,16 +65,18 @@ def carry_out(
     if settings.junit is not None:
         check_output_file(settings.junit, "junit")
     console = PatientConsole(quiet=settings.display == "none")
-    display = make_display(console, settings)
+    display, clock = make_display(console, settings), CommandClock()
     with Trackers(settings, display.note) as trackers:
-        evaluation = run([display, trackers])
+        evaluation = run([clock, display, trackers])
         resume = resume_command(evaluation.directory)
         with after_run(evaluation, resume):
+            clock.enter("filming")
             evaluation = film_run(evaluation, settings, display)
+            clock.enter("results and report")
             trackers.conclude(evaluation)
     logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
-        return _conclude(evaluation, settings, console, display, resume, logs)
+        return _conclude(evaluation, settings, console, display, resume, logs, clock)
 
 
 @contextlib.contextmanager
@@ -113,6 +116,7 @@ def _conclude(
     display: Watcher,
     resume: str,
     logs: Sequence[Path],
+    clock: CommandClock,
 ) -> int:
     """Tell what a run came to, and with which command it goes on; returns the exit status."""
     threshold = _judged(evaluation, settings)
@@ -129,7 +133,7 @@ def _conclude(
     if (words := _nothing_to_do(evaluation, resume)) is not None:
         console.print(Text(words), soft_wrap=True)
     if evaluation.info:
-        print_summary(console, evaluation, report)
+        print_summary(console, evaluation, report, clock.words())
     if settings.display == "none":
         _tell_of_lacks(evaluation, report)
     if settings.junit is not None:
