@@ -87,10 +87,10 @@ def test_from_the_list_to_a_run_its_video_and_a_comparison(visiting: Any, addres
             page.get_by_role("checkbox", name=f"Choose {name},").check()
         page.get_by_role("button", name="Compare chosen runs").click()
         page.wait_for_url("**/compare/?run=day-1%2Frun-1&run=day-0%2Frun-0")
-        assert page.locator("ol.runs strong").all_text_contents() == ["outputs/policy-1", "outputs/policy-0"]
+        assert page.locator("ol.runs strong").all_text_contents() == ["policy-1", "policy-0"]
         assert page.locator("#compare .verdict").text_content()
         page.get_by_role("link", name="the other way round").click()
-        assert page.locator("ol.runs strong").first.text_content() == "outputs/policy-0"
+        assert page.locator("ol.runs strong").first.text_content() == "policy-0"
         card = page.locator(".gallery video").first
         card.scroll_into_view_if_needed()
         page.wait_for_function("v => v.duration > 1 && v.error === null", arg=card.element_handle())
