@@ -302,9 +302,9 @@ def test_the_same_command_again_starts_no_shard_and_says_the_same(sharded: Path)
     plain = run_cli(*parallel(sharded, n_episodes=1, display="plain"))
     assert plain.returncode == 0, plain.stderr
     assert "│ a    │" in plain.stdout
-    start, *_, result = map(
-        json.loads, run_cli(*parallel(sharded, n_episodes=1, display="json")).stdout.splitlines()
-    )
+    told = [*map(json.loads, run_cli(*parallel(sharded, n_episodes=1, display="json")).stdout.splitlines())]
+    (start,) = (event for event in told if event["event"] == "start")
+    result = told[-1]
     assert (start["finished_before"], start["workers"]) == (3, 0)
     assert (result["event"], result["status"], result["complete"]) == ("result", 0, True)
 
