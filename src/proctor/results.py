@@ -291,6 +291,8 @@ class Evaluation:
     """How many episodes the run's dataset has; 0 where nothing is recorded."""
     unfilmed: int = 0
     """How many videos it was to have and does not, where they were to be made after its last episode."""
+    nothing_to_do: bool = False
+    """Whether everything that was asked for had ended before."""
 
     @property
     def directory(self) -> Path:

@@ -299,7 +299,7 @@ def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
 
 
 def test_the_same_command_again_starts_no_shard_and_says_the_same(sharded: Path) -> None:
-    plain = run_cli(*parallel(sharded, n_episodes=1))
+    plain = run_cli(*parallel(sharded, n_episodes=1, display="plain"))
     assert plain.returncode == 0, plain.stderr
     assert "│ a    │" in plain.stdout
     *told, result = map(json.loads, run_cli(*parallel(sharded, n_episodes=1, display="json")).stdout.splitlines())
