@@ -15,7 +15,8 @@ from harness import flags, run_cli, tiny_tree
 from made_runs import make_run
 from proctor.cli.main import run
 from proctor.eval_info import eval_info
-from proctor.report.tables import EPISODE_COLUMNS, RATE_COLUMNS
+from proctor.report.tables import RATE_COLUMNS
+from proctor.report.tables_csv import EPISODE_COLUMNS
 from proctor.results import ScoredRun
 
 Shown = pytest.CaptureFixture[str]

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
+from proctor.report.tables_csv import EPISODE_COLUMNS, Row, csv_lines
 from proctor.results import Aggregate, Results, ScoredRun, task_key
-from proctor.store.schema import EpisodeRecord
 
-EPISODE_COLUMNS = (
-    "task_group", "task_id", "task", "episode_index", "seed", "status", "success", "sum_reward", "max_reward",
-    "steps", "attempts", "seconds", "digest", "pixel_digest", "video_path", "error", "metrics",
-)  # fmt: skip
 RATE_COLUMNS = (
     "kind", "task_group", "task_id", "name", "success_rate", "low", "high", "successes", "episodes", "running",
     "errors", "success_rate_if_errors_failed", "median_steps", "avg_sum_reward", "avg_max_reward",
@@ -22,57 +16,43 @@ RATE_COLUMNS = (
 
 def write_episodes(run: ScoredRun, file: TextIO) -> None:
     """Write a row for every episode that has ended, in plan order."""
-    _write(file, EPISODE_COLUMNS, map(_episode, run.records))
+    file.writelines(csv_lines(EPISODE_COLUMNS, (record.to_row() for record in run.records)))
 
 
 def write_rates(run: ScoredRun, file: TextIO) -> None:
     """Write a row for every task, every group and the whole."""
-    _write(file, RATE_COLUMNS, _rates(run.results))
+    file.writelines(csv_lines(RATE_COLUMNS, _rates(run.results)))
 
 
 TABLES: dict[str, Callable[[ScoredRun, TextIO], None]] = {"episodes": write_episodes, "rates": write_rates}
 
 
-def _write(file: TextIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(file)  # by its default as RFC 4180 has it: commas, CRLF, quotes where they are needed
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_text(value) for value in row])
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.replace("\0", "?") if isinstance(value, str) else value
-
-
-def _episode(record: EpisodeRecord) -> Sequence[Any]:
-    values = {name: getattr(record, name) for name in EPISODE_COLUMNS}
-    return [*{**values, "metrics": json.dumps(record.metrics) if record.metrics else ""}.values()]
-
-
-def _rates(results: Results) -> Iterator[Sequence[Any]]:
+def _rates(results: Results) -> Iterator[Row]:
     for task in results.tasks:
         key = task_key(task)
-        yield ["task", task.group, task.task_id, task.name, *_aggregate(results.result_of([key]))]
+        yield _row("task", task.group, task.task_id, task.name, results.result_of([key]))
     for group in dict.fromkeys(task.group for task in results.tasks):
-        yield ["group", group, None, group, *_aggregate(results.result_of(results.in_group(group)))]
-    yield ["all", None, None, "all", *_aggregate(results.result)]
+        yield _row("group", group, None, group, results.result_of(results.in_group(group)))
+    yield _row("all", None, None, "all", results.result)
 
 
-def _aggregate(one: Aggregate) -> Sequence[Any]:
+def _row(kind: str, group: str | None, task_id: int | None, name: str, one: Aggregate) -> Row:
     rate = one.rate
     known = rate.value is not None
-    return [
-        rate.value,
-        rate.low if known else None,
-        rate.high if known else None,
-        rate.successes,
-        rate.episodes,
-        rate.running,
-        one.errors,
-        one.if_errors_failed.value,
-        one.steps,
-        one.reward,
-        one.best_reward,
-    ]
+    return {
+        "kind": kind,
+        "task_group": group,
+        "task_id": task_id,
+        "name": name,
+        "success_rate": rate.value,
+        "low": rate.low if known else None,
+        "high": rate.high if known else None,
+        "successes": rate.successes,
+        "episodes": rate.episodes,
+        "running": rate.running,
+        "errors": one.errors,
+        "success_rate_if_errors_failed": one.if_errors_failed.value,
+        "median_steps": one.steps,
+        "avg_sum_reward": one.reward,
+        "avg_max_reward": one.best_reward,
+    }
