@@ -1,67 +1,133 @@
 """Seconds per video: `proctor film` of a run's failures against filming them while they run; and equal frames.
 
-Three ways to the videos of the same failures, each a command with a fresh process:
+The plan runs once, undrawn. Then in each round, in turn, each a command with a fresh process:
 
-- *after*: the plan runs undrawn, then `proctor film` replays and draws its failures;
-- *the same episodes, as they run*: a run of these failures alone, filmed as it goes on, less the same run undrawn;
-- *all, as they run*: nobody knows beforehand what will fail, so every episode of the plan is drawn, and the videos
-  of failures are kept, less the plan undrawn.
+- *after the run*: `proctor film` replays and draws its failures;
+- *during the run*: a run of these failures alone, filmed as it goes on, less the same run undrawn;
+- with --all, *during the run, all*: nobody knows beforehand what will fail, so every episode of the plan is drawn,
+  and the videos of failures are kept, less the plan undrawn.
 
-Run: .venv/bin/python benchmarks/films.py --task=mt50 --episodes=10
+By default the plan is ten episodes of every task of MT50 in which the policy that comes with Proctor has failed.
+
+Run: .venv/bin/python benchmarks/films.py
+A run of 500 episodes: .venv/bin/python benchmarks/films.py --task=mt50 --all --rounds=1
+Further flags go to `proctor eval`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import av
 import numpy as np
 from figures import report
 
-from proctor.plan import as_choice
+import proctor
+from proctor.plan import Plan, as_choice
 from proctor.store.outcomes import FAILURE
 from proctor.store.stored_run import StoredRun
+
+POLICY = "metaworld-mt50"
+DURING = "--eval.store_actions=false"
+"""Episodes that cannot be replayed are filmed as they run."""
+
+
+def hard_tasks() -> str:
+    """Return the tasks of MT50 in which the policy that comes with Proctor failed when it was made."""
+    checkpoints = Path(proctor.__file__).parent / "policies" / "compact" / "checkpoints"
+    outcomes = json.loads((checkpoints / POLICY / "outcomes.json").read_text())
+    return ",".join(name for name, task in outcomes["tasks"].items() if not all(task["successes"]))
 
 
 def main() -> None:
     """Print seconds per video of each way, their ratios, and how many videos have equal frames."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=4, help="of each task [4]")
-    parser.add_argument("--task", default="mt10", help="tasks [mt10]")
+    parser.add_argument("--episodes", type=int, default=10, help="of each task [10]")
+    parser.add_argument("--task", default=hard_tasks(), help="tasks [those in which the policy has failures]")
     parser.add_argument("--size", type=int, default=480, help="side of the videos in pixels [480]")
     parser.add_argument("--fps", type=int, default=30, help="most frames a second [30]")
-    parser.add_argument("--policy", default="--policy.path=proctor/metaworld-mt50", help="flag that names it")
-    given = parser.parse_args()
-    size = [f"--env.visualization_width={given.size}", f"--env.visualization_height={given.size}"]
+    parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured [3]")
+    parser.add_argument("--all", action="store_true", help="measure filming all to keep the failures, too")
+    parser.add_argument("--policy", default=f"--policy.path=proctor/{POLICY}", help="flag that names it")
+    given, rest = parser.parse_known_args()
     plan = [
         "eval", given.policy, "--env.type=metaworld", f"--env.task={given.task}", "--env.obs_type=state",
-        f"--eval.n_episodes={given.episodes}", f"--eval.video_fps={given.fps}", "--display=none", *size,
+        f"--eval.n_episodes={given.episodes}", f"--eval.video_fps={given.fps}", "--display=none", *rest,
+        f"--env.visualization_width={given.size}", f"--env.visualization_height={given.size}",
     ]  # fmt: skip
-    during = ["--eval.store_actions=false"]
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        undrawn = seconds(*plan, f"--output_dir={place / 'undrawn'}")
-        run = StoredRun.open(place / "undrawn")
-        failures = run.plan.at(run.ended.at(FAILURE))
-        if not failures:
-            sys.exit(f"none of {len(run.plan)} episodes failed: there is nothing to film. Use more episodes.")
-        chosen = f"--only={as_choice(failures)}"
-        film = seconds("film", str(place / "undrawn"), f"--fps={given.fps}")
-        alone = seconds(*plan, chosen, f"--output_dir={place / 'alone'}")
-        same = seconds(*plan, chosen, "--eval.video=all", *during, f"--output_dir={place / 'same'}")
-        all_of_them = seconds(*plan, "--eval.video=failures", *during, f"--output_dir={place / 'all'}")
-        equal = [frames_equal(place, episode.key) for episode in failures]
-    number = len(failures)
-    words = f"{number} failures of {len(run.plan)} episodes, which take {undrawn:.1f} s undrawn"
-    report("a video by proctor film", [film / number], "s", absolute=words)
-    report("filming the failures as they run, if one knew them, against proctor film", [(same - alone) / film])
-    report("filming all to keep the failures against proctor film", [(all_of_them - undrawn) / film])
-    print(f"  frames equal to those filmed during the run: {sum(equal)} of {number} videos")
+        Films(Path(folder), plan, given.fps, given.all).measure(given.rounds)
+
+
+class Films:
+    """Makes the videos of one run's failures, in every way."""
+
+    def __init__(self, place: Path, plan: Sequence[str], fps: int, every: bool) -> None:
+        self._place, self._plan, self._fps, self._every = place, plan, fps, every
+        self._whole = [seconds(*plan, f"--output_dir={place / 'undrawn'}")]
+        self._run = StoredRun.open(place / "undrawn")
+        self._failures: Plan = self._run.plan.at(self._run.ended.at(FAILURE))
+        if not self._failures:
+            sys.exit(f"none of {len(self._run.plan)} episodes failed: there is nothing to film. Use other tasks.")
+
+    def measure(self, rounds: int) -> None:
+        """Print the figures."""
+        number, chosen = len(self._failures), f"--only={as_choice(self._failures)}"
+        after, during, everything = [], [], []
+        equal = 0
+        for turn in range(rounds):
+            here = self._place / str(turn)
+            here.mkdir()
+            ways = [
+                lambda: after.append(self._after(here)),  # noqa: B023, it is called in this round
+                lambda: during.append(self._during(here, "same", chosen, "--eval.video=all")),  # noqa: B023
+            ]
+            if self._every:
+                ways.append(lambda: everything.append(self._during(here, "all", "--eval.video=failures")))  # noqa: B023
+            for way in ways if turn % 2 == 0 else reversed(ways):
+                way()
+            equal += sum(self._equal(here, episode.key) for episode in self._failures)
+        words = f"{number} failures of {len(self._run.plan)} episodes, which take {self._whole[0]:.1f} s undrawn"
+        report("a video by proctor film after the run", [one / number for one in after], "s", absolute=words)
+        report("a video during the run", [one / number for one in during], "s", absolute=words)
+        report("filming failures during the run against proctor film", ratios(during, after), absolute=words)
+        if self._every:
+            words = f"{statistics.median(everything):.1f} against {statistics.median(after):.1f} s"
+            report(
+                "filming all to keep the failures against proctor film", ratios(everything, after), absolute=words
+            )
+        made = number * rounds
+        report("videos with equal frames", [equal / made], goal=1.0, absolute=f"{equal} of {made}")
+
+    def _after(self, here: Path) -> float:
+        return seconds("film", str(self._run.path), f"--fps={self._fps}", f"--output_dir={here / 'after'}")
+
+    def _during(self, here: Path, name: str, *flags: str) -> float:
+        """Return how much longer a run takes that films as it goes on."""
+        chosen = [flag for flag in flags if flag.startswith("--only=")]
+        undrawn = seconds(*self._plan, *chosen, f"--output_dir={here / f'{name}_undrawn'}")
+        return seconds(*self._plan, *flags, DURING, f"--output_dir={here / name}") - undrawn
+
+    def _equal(self, here: Path, key: tuple[str, int, int]) -> bool:
+        """Whether an episode's video, made by film, has the frames of those that were made during a run."""
+        group, task_id, index = key
+        name = f"videos/{group}_{task_id}/eval_episode_{index}.mp4"
+        ways = ("after", "same", "all") if self._every else ("after", "same")
+        first, *others = (pictures(here / way / name) for way in ways)
+        return all(len(first) == len(other) and all(map(np.array_equal, first, other)) for other in others)
+
+
+def ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Return the ratio of each round."""
+    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 def seconds(*arguments: str) -> float:
@@ -73,14 +139,6 @@ def seconds(*arguments: str) -> float:
     if done.returncode:
         sys.exit(f"proctor {' '.join(arguments)}: status {done.returncode}\n{done.stderr}")
     return time.perf_counter() - began
-
-
-def frames_equal(place: Path, key: tuple[str, int, int]) -> bool:
-    """Whether an episode's video, made by film, has the frames of both that were made during a run."""
-    group, task_id, index = key
-    name = f"videos/{group}_{task_id}/eval_episode_{index}.mp4"
-    after, *others = (pictures(place / run / name) for run in ("undrawn", "same", "all"))
-    return all(len(after) == len(other) and all(map(np.array_equal, after, other)) for other in others)
 
 
 def pictures(video: Path) -> list[np.ndarray]:

@@ -51,7 +51,7 @@ SUITE = (
     Part("engine", "", ()),
     Part("placement", "", ()),
     Part("stored_actions", "", ("--episodes=3",), ("--episodes=10",)),
-    Part("films", "", ()),
+    Part("films", "", ("--fps=10",), ("--task=mt50", "--all")),
     Part("recording", "", ("20",), ("100",)),
     Part("against_vla_eval", "", ("--rounds=2",), ("--rounds=5",)),
     Part("against_lerobot", "lerobot", ("50", "batch=2"), ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,21 @@ def test_every_part_is_a_benchmark_that_reports_figures() -> None:
     for part in suite.SUITE:
         source = (suite.HERE / f"{part.name}.py").read_text()
         assert part.name == "growth" or "report(" in source, part.name
+
+
+@pytest.mark.slow
+@pytest.mark.gl
+def test_the_benchmark_of_films_has_failures_in_its_default_and_finds_equal_frames(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    flags = ("--episodes=1", "--size=24", "--fps=2", "--rounds=2", "--all")
+    part = suite.Part("films", "", ())
+    # Episodes this short all fail; the tasks are the default's.
+    found = suite.measure(part, sys.executable, (*flags, "--env.episode_length=3"))
+    values = {one["name"]: one["values"] for one in found["figures"]}
+    assert values["videos with equal frames"] == [1.0], found
+    assert len(values["filming failures during the run against proctor film"]) == 2
+    assert len(values["filming all to keep the failures against proctor film"]) == 2
+    assert "6 failures of 6 episodes" in found["figures"][0]["absolute"]
 
 
 def test_a_figure_is_printed_with_its_spread_and_kept(
