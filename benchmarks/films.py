@@ -80,20 +80,17 @@ class Films:
 
     def measure(self, rounds: int) -> None:
         """Print the figures."""
-        number, chosen = len(self._failures), f"--only={as_choice(self._failures)}"
-        after, during, everything = [], [], []
+        number = len(self._failures)
+        after, during, everything = list[float](), list[float](), list[float]()
         equal = 0
         for turn in range(rounds):
             here = self._place / str(turn)
             here.mkdir()
-            ways = [
-                lambda: after.append(self._after(here)),  # noqa: B023, it is called in this round
-                lambda: during.append(self._during(here, "same", chosen, "--eval.video=all")),  # noqa: B023
-            ]
+            ways = [(after, self._after), (during, self._failures_alone)]
             if self._every:
-                ways.append(lambda: everything.append(self._during(here, "all", "--eval.video=failures")))  # noqa: B023
-            for way in ways if turn % 2 == 0 else reversed(ways):
-                way()
+                ways.append((everything, self._all_of_them))
+            for times, way in ways if turn % 2 == 0 else reversed(ways):
+                times.append(way(here))
             equal += sum(self._equal(here, episode.key) for episode in self._failures)
         words = f"{number} failures of {len(self._run.plan)} episodes, which take {self._whole[0]:.1f} s undrawn"
         report("a video by proctor film after the run", [one / number for one in after], "s", absolute=words)
@@ -110,11 +107,18 @@ class Films:
     def _after(self, here: Path) -> float:
         return seconds("film", str(self._run.path), f"--fps={self._fps}", f"--output_dir={here / 'after'}")
 
-    def _during(self, here: Path, name: str, *flags: str) -> float:
+    def _failures_alone(self, here: Path) -> float:
+        chosen = f"--only={as_choice(self._failures)}"
+        return self._during(here / "same", chosen, "--eval.video=all")
+
+    def _all_of_them(self, here: Path) -> float:
+        return self._during(here / "all", "", "--eval.video=failures")
+
+    def _during(self, output: Path, chosen: str, films: str) -> float:
         """Return how much longer a run takes that films as it goes on."""
-        chosen = [flag for flag in flags if flag.startswith("--only=")]
-        undrawn = seconds(*self._plan, *chosen, f"--output_dir={here / f'{name}_undrawn'}")
-        return seconds(*self._plan, *flags, DURING, f"--output_dir={here / name}") - undrawn
+        plan = [*self._plan, *filter(None, [chosen])]
+        undrawn = seconds(*plan, f"--output_dir={output}_undrawn")
+        return seconds(*plan, films, DURING, f"--output_dir={output}") - undrawn
 
     def _equal(self, here: Path, key: tuple[str, int, int]) -> bool:
         """Whether an episode's video, made by film, has the frames of those that were made during a run."""

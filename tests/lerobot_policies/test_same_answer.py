@@ -94,6 +94,19 @@ def test_through_another_interpreter(kind: str, tmp_path: Path, checkpoint: Chec
     simulators = os.environ["PROCTOR_SIM_PYTHON"]
     subprocess.run([simulators, "-m", "proctor", "eval", *flags(tree)], check=True, timeout=200)
     assert digests(tmp_path / "run") == digests(alone(kind))
+    if kind == "act":
+        replay_with_pictures(simulators, tmp_path / "run")
+
+
+def replay_with_pictures(simulators: str, run: Path) -> None:
+    """Replay a run without its policy's interpreter, to the last pixel that it saw."""
+    found = digests(run)
+    assert all(pixels is not None for _, pixels in found.values())
+    command = [simulators, "-m", "proctor", "replay", str(run)]
+    done = subprocess.run(command, check=False, timeout=200, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(found)} of {len(found)} episodes the same" in done.stdout
+    assert "pixels not checkable" not in done.stdout
 
 
 def test_a_larger_batch_is_another_run_but_no_row_depends_on_the_others(

@@ -27,6 +27,10 @@ _PLACEMENTS = 10
 """How often LIBERO may try to place the objects. By itself it tries for ever."""
 
 
+_MOST_OBJECTS = 24
+"""Whose places are named; no task of LIBERO's has as many."""
+
+
 class LiberoSimulator:
     """Wraps LIBERO's own environment so that an episode depends on its seed and index alone."""
 
@@ -95,8 +99,17 @@ class LiberoSimulator:
         return {key: self._state() if key == STATE else self._drawn().picture(key) for key in self._look}
 
     def layout(self) -> dict[str, float]:
-        """Return which of the task's initial states it began from, where it has any."""
-        return self._layout
+        """Return which of the task's initial states it began from, where it has any, and where the objects lie."""
+        return {**self._layout, **self._places()}
+
+    def _places(self) -> dict[str, float]:
+        """Return where the objects lie that can be moved; fixtures, such as a stove, can not."""
+        data = self._world.sim.data
+        return {
+            f"{name}_{axis}": float(number)
+            for name, thing in sorted(self._world.objects_dict.items())[:_MOST_OBJECTS]
+            for axis, number in zip("xy", data.get_joint_qpos(thing.joints[0])[:2], strict=True)
+        }
 
     def render(self) -> NDArray[np.uint8]:
         """Return the first camera's frame for videos."""

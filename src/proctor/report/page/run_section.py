@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup
 
-from proctor.report.console import count, duration, interval, moment
+from proctor.report.console import count, duration, in_bytes, interval, moment
 from proctor.report.page.episodes import MOST_ROWS, EpisodeRow, Failures, episode_rows, failures
 from proctor.report.page.figures import headline_bar, tidy
 from proctor.report.page.settings import command_of
@@ -130,6 +131,9 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
         facts.append(Fact("Median steps", str(result.steps), of))
     if result.reward is not None and result.rate.episodes:
         facts.append(Fact("Mean sum of rewards", tidy(result.reward)))
+    if kept := int(np.count_nonzero(run.ended["actions"])):
+        size = int(run.ended["actions"].sum(dtype=np.int64))
+        facts.append(Fact("Stored actions", in_bytes(size), f"{in_bytes(size // kept)} an episode"))
     facts.append(Fact("Wall time", duration(run.wall), count(max(1, len(run.sessions)), "session")))
     return facts
 
