@@ -28,7 +28,10 @@ _PLACEMENTS = 10
 
 
 _MOST_OBJECTS = 24
-"""Whose places are named; no task of LIBERO's has as many."""
+"""Whose places are named: an episode keeps a few numbers."""
+
+_FREE = 7
+"""Numbers of a joint that lets a thing be anywhere: place and orientation."""
 
 
 class LiberoSimulator:
@@ -104,11 +107,13 @@ class LiberoSimulator:
 
     def _places(self) -> dict[str, float]:
         """Return where the objects lie that can be moved; fixtures, such as a stove, can not."""
-        data = self._world.sim.data
+        data, things = self._world.sim.data, sorted(self._world.objects_dict.items())
+        places = {name: data.get_joint_qpos(thing.joints[-1]) for name, thing in things[:_MOST_OBJECTS]}
         return {
             f"{name}_{axis}": float(number)
-            for name, thing in sorted(self._world.objects_dict.items())[:_MOST_OBJECTS]
-            for axis, number in zip("xy", data.get_joint_qpos(thing.joints[0])[:2], strict=True)
+            for name, place in places.items()
+            if np.size(place) == _FREE
+            for axis, number in zip("xy", place, strict=False)
         }
 
     def render(self) -> NDArray[np.uint8]:
