@@ -20,6 +20,7 @@ def test_every_part_is_a_benchmark_that_reports_figures() -> None:
 
 @pytest.mark.slow
 @pytest.mark.gl
+@pytest.mark.timeout(1500)  # eleven commands, one after the other
 def test_the_benchmark_of_films_has_failures_in_its_default_and_finds_equal_frames(tmp_path: Path) -> None:
     pytest.importorskip("av")
     flags = ("--episodes=1", "--size=24", "--fps=2", "--rounds=2", "--all")
