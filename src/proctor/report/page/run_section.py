@@ -131,10 +131,10 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
         facts.append(Fact("Median steps", str(result.steps), of))
     if result.reward is not None and result.rate.episodes:
         facts.append(Fact("Mean sum of rewards", tidy(result.reward)))
+    facts.append(Fact("Wall time", duration(run.wall), count(max(1, len(run.sessions)), "session")))
     if kept := int(np.count_nonzero(run.ended["actions"])):
         size = int(run.ended["actions"].sum(dtype=np.int64))
         facts.append(Fact("Stored actions", in_bytes(size), f"{in_bytes(size // kept)} an episode"))
-    facts.append(Fact("Wall time", duration(run.wall), count(max(1, len(run.sessions)), "session")))
     return facts
 
 
