@@ -103,6 +103,8 @@ class Films:
             )
         made = number * rounds
         report("videos with equal frames", [equal / made], goal=1.0, absolute=f"{equal} of {made}")
+        if equal < made:
+            sys.exit(f"{made - equal} of {made} videos have other frames than those filmed during the run")
 
     def _after(self, here: Path) -> float:
         return seconds("film", str(self._run.path), f"--fps={self._fps}", f"--output_dir={here / 'after'}")

@@ -86,7 +86,8 @@ def test_two_commands_have_a_second_name() -> None:
 def test_the_result_is_a_table_with_intervals_and_the_path_of_the_file(tmp_path: Path) -> None:
     done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", display="plain")))
     assert done.returncode == 0, done.stderr
-    assert "12 episodes of 3 tasks; 2 workers" in done.stdout
+    assert "12 episodes of 3 tasks; policy" in done.stdout
+    assert "2 workers, policy" in done.stdout
     info = json.loads((tmp_path / "run" / "eval_info.json").read_text())
     low, high = (100 * info["intervals"]["overall"][end] for end in ("low", "high"))
     assert f"{low:.1f}–{high:.1f}" in done.stdout

@@ -26,6 +26,7 @@ from proctor.errors import (
 )
 from proctor.events import Watcher
 from proctor.replay.run_films import film_run, finish_command
+from proctor.report.command_clock import CommandClock
 from proctor.report.console import PatientConsole, count
 from proctor.report.display import JsonDisplay, make_display
 from proctor.report.summary import print_summary, write_run_report
@@ -59,16 +60,18 @@ def carry_out(
         resume_command: the command with which the run in a directory goes on.
     """
     console = PatientConsole()
-    display = make_display(console, settings)
+    display, clock = make_display(console, settings), CommandClock()
     with Trackers(settings, display.note) as trackers:
-        evaluation = run([display, trackers])
+        evaluation = run([clock, display, trackers])
         resume = resume_command(evaluation.directory)
         with after_run(evaluation, resume):
+            clock.enter("filming")
             evaluation = film_run(evaluation, settings, display)
+            clock.enter("results and report")
             trackers.conclude(evaluation)
     logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
-        return _conclude(evaluation, console, display, resume, logs)
+        return _conclude(evaluation, console, display, resume, logs, clock)
 
 
 @contextlib.contextmanager
@@ -102,7 +105,12 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
 
 
 def _conclude(
-    evaluation: Evaluation, console: Console, display: Watcher, resume: str, logs: Sequence[Path]
+    evaluation: Evaluation,
+    console: Console,
+    display: Watcher,
+    resume: str,
+    logs: Sequence[Path],
+    clock: CommandClock,
 ) -> int:
     """Tell what a run came to, and with which command it goes on; returns the exit status."""
     report = write_run_report(evaluation)
@@ -113,7 +121,7 @@ def _conclude(
         display.result(evaluation, status, report.path)
         return status
     if evaluation.info:
-        print_summary(console, evaluation, report)
+        print_summary(console, evaluation, report, clock.words())
     return _complain(evaluation, resume, logs)
 
 

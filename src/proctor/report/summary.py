@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.errors import ProctorError
+from proctor.report.breakable_name import BreakableName
 from proctor.report.console import count, duration, printable
 from proctor.report.result_table import columns_for, rows_for
 from proctor.results import Aggregate, Evaluation, Results, describe_running, task_key
@@ -45,8 +46,17 @@ def write_run_report(evaluation: Evaluation) -> ReportFile:
     return ReportFile(problem=f"no report was written: {' '.join(problem.split())}")
 
 
-def print_summary(console: Console, evaluation: Evaluation, report: ReportFile | None = None) -> None:
-    """Print the table, the errors, where the time went and where the results are."""
+def print_summary(
+    console: Console, evaluation: Evaluation, report: ReportFile | None = None, command: str = ""
+) -> None:
+    """Print the table, the errors, where the time went and where the results are.
+
+    Args:
+        console: where to.
+        evaluation: what the run came to.
+        report: where its report is.
+        command: what the whole command spent its time on.
+    """
     if evaluation.records:
         console.print(_table(evaluation.results))
     tasks = evaluation.results.tasks
@@ -56,7 +66,8 @@ def print_summary(console: Console, evaluation: Evaluation, report: ReportFile |
     parts = (
         _stopped(evaluation), _running(evaluation), _macro(evaluation), _errors(evaluation), _silence(evaluation)
     )  # fmt: skip
-    for part in (*(line for lines in parts for line in lines), *_time(evaluation)):
+    times = (*_time(evaluation), *([Text(command)] if command else []))
+    for part in (*(line for lines in parts for line in lines), *times):
         console.print(part)
     videos = int(evaluation.results.ended["filmed"].sum())
     console.print(Text(f"results: {evaluation.run.directory.result}"), soft_wrap=True)
@@ -81,12 +92,12 @@ def print_summary(console: Console, evaluation: Evaluation, report: ReportFile |
 def _table(results: Results) -> RenderableType:
     columns = columns_for([results])
     table = Table(header_style="bold")
-    table.add_column("task", overflow="fold")
+    table.add_column("task")
     for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
 
     def add(name: str, one: Aggregate, **options: Any) -> None:
-        table.add_row(printable(name), *(column.cell(one) for column in columns), **options)
+        table.add_row(BreakableName(printable(name).plain), *(column.cell(one) for column in columns), **options)
 
     for group in rows_for([results]):
         for row in group.rows:

@@ -480,7 +480,8 @@ class Coordinator:
         if not self._autoscaler.settled:
             self._autoscaler.look(self._load(steps))
         self._dispatch.workers = self._autoscaler.target
-        self._publisher.show(steps, self._busy(), self._running())
+        ready = sum(worker.is_ready for worker in self._workers.values())
+        self._publisher.show(steps, self._busy(), self._running(), ready)
 
     def _load(self, steps: int) -> WorkerLoad:
         used = sum(cpu_seconds(worker.child.process.pid) for worker in self._workers.values())

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from proctor.engine.dispatch import Dispatch
@@ -155,7 +155,10 @@ class Publisher:
             self._ledger.check()
         return True
 
-    def show(self, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> None:
-        """Tell how far the run is."""
+    def show(
+        self, steps: int, busy: int, running: Iterable[RunningEpisode] = (), ready: int | None = None
+    ) -> None:
+        """Tell how far the run is; `ready`: how many workers have built their simulator, where that is known."""
         dispatch, seconds = self._dispatch, time.monotonic() - self._began
-        self._watcher.progress(dispatch.tally.progress(steps, busy, dispatch.workers, running, seconds))
+        progress = dispatch.tally.progress(steps, busy, dispatch.workers, running, seconds)
+        self._watcher.progress(replace(progress, ready=ready))

@@ -60,7 +60,8 @@ class ThisMachine:
         """Load the policy and find a renderer."""
         _, interrupts, watcher = context
         meanwhile = self.feed is None  # where episodes arrive later, nobody knows which simulators to build
-        return PreparedMachine(self, self.preparation.prepare(interrupts, watcher.note, stored, meanwhile))
+        prepared = self.preparation.prepare(interrupts, watcher.note, stored, meanwhile, watcher.doing)
+        return PreparedMachine(self, prepared)
 
 
 @dataclass(frozen=True)
