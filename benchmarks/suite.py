@@ -77,7 +77,7 @@ SUITE = (
     Part("startup_lerobot", (4, 8), ("--lerobot", "--rounds=3"), ("--lerobot", "--rounds=7"), "lerobot",
          script="startup"),
     Part("stored_actions", (1, 2), ("--episodes=3",), ("--episodes=10",)),
-    Part("films", (4, 6), (), ("--rounds=3",)),
+    Part("films", (5, 25), ("--fps=10", "--rounds=2"), ("--task=mt50", "--all", "--fps=10", "--rounds=1")),
     Part("recording", (2, 6), ("20",), ("100",)),
     Part("growth", (1, 40), ("--most=1e4", "--rounds=2"), ("--rounds=3",)),
     Part("against_vla_eval", (4, 10), ("--rounds=2",), ("--rounds=5",), peer="vla_eval"),

@@ -38,6 +38,24 @@ def test_a_full_run_has_every_part_and_the_default_fits_an_hour() -> None:
     assert {part.name for part in suite.SUITE} >= {"gpu", "gpu_against_lerobot", "autotune", "growth", "startup"}
 
 
+@pytest.mark.slow
+@pytest.mark.gl
+@pytest.mark.timeout(1500)  # eleven commands, one after the other
+def test_the_benchmark_of_films_has_failures_in_its_default_and_finds_equal_frames() -> None:
+    pytest.importorskip("av")
+    # Episodes this short all fail; the tasks are the default's.
+    flags = ("--episodes=1", "--size=24", "--fps=2", "--rounds=2", "--all", "--env.episode_length=3")
+    part = Part("films", (20, 20), flags)
+    plan = suite.planned(part, False, {}, [], [])
+    assert isinstance(plan, Planned)
+    found = suite.measure(plan)
+    values = {one["name"]: one["values"] for one in found["figures"]}
+    assert values["videos with equal frames"] == [1.0], found
+    assert len(values["filming failures during the run against proctor film"]) == 2
+    assert len(values["filming all to keep the failures against proctor film"]) == 2
+    assert "6 failures of 6 episodes" in found["figures"][0]["absolute"]
+
+
 def test_a_figure_is_printed_with_its_spread_and_goal_and_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

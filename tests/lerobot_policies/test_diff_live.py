@@ -138,23 +138,33 @@ def test_the_page_has_the_pitfalls_that_are_planted_and_at_least_twenty() -> Non
     assert len(PITFALLS) >= 20
 
 
+EXECUTED = {"act": 3, "single": 1, "ensemble": 1, "diffusion": 4, "pressing": 3}
+"""How many actions of a chunk each of these policies executes."""
+
 CLEAN = [
-    ("act", "reach-v3", 1000), ("single", "push-v3", 4), ("ensemble", "reach-v3", 1004),
-    ("diffusion", "push-v3", 8), ("act", "pick-place-v3", 1002), ("single", "hammer-v3", 1000),
-    ("ensemble", "sweep-v3", 6), ("diffusion", "assembly-v3", 9), ("pressing", "handle-press-v3", 1000),
-    ("act", "door-open-v3", 3), ("act", "reach-v3", 7), ("act", "push-v3", 1000),
-    ("act", "drawer-close-v3", 1001), ("act", "window-open-v3", 0), ("act", "button-press-v3", 12),
-    ("single", "reach-v3", 1003), ("single", "basketball-v3", 5), ("ensemble", "soccer-v3", 1000),
-    ("diffusion", "reach-v3", 1005), ("diffusion", "lever-pull-v3", 1000),
+    ("act", "reach-v3", 1000, STEPS), ("single", "push-v3", 4, 5), ("ensemble", "reach-v3", 1004, 5),
+    ("diffusion", "push-v3", 8, 9), ("act", "pick-place-v3", 1002, 7), ("single", "hammer-v3", 1000, BRIEF),
+    ("ensemble", "sweep-v3", 6, BRIEF), ("diffusion", "assembly-v3", 9, 5),
+    ("pressing", "handle-press-v3", 1000, 7), ("act", "door-open-v3", 3, 7), ("act", "reach-v3", 7, BRIEF),
+    ("act", "push-v3", 1000, 7), ("act", "drawer-close-v3", 1001, BRIEF), ("act", "window-open-v3", 0, BRIEF),
+    ("act", "button-press-v3", 12, BRIEF), ("single", "reach-v3", 1003, BRIEF),
+    ("single", "basketball-v3", 5, BRIEF), ("ensemble", "soccer-v3", 1000, BRIEF),
+    ("diffusion", "reach-v3", 1005, BRIEF), ("diffusion", "lever-pull-v3", 1000, BRIEF),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "task", "seed"), CLEAN)
-def test_where_nothing_is_wrong_nothing_is_named(kind: str, task: str, seed: int, ours: Any) -> None:
-    steps = STEPS if (task, seed) == ("reach-v3", 1000) else BRIEF
+@pytest.mark.parametrize(("kind", "task", "seed", "steps"), CLEAN)
+def test_where_nothing_is_wrong_nothing_is_named(kind: str, task: str, seed: int, steps: int, ours: Any) -> None:
     found = diff(ours, Sound, kind, task, seed, steps)
     assert [(str(one), one.values) for one in found.differences] == []
     assert (found.steps, found.ended, list(found.notes)) == (steps, "truncated", [])
+
+
+def test_every_policy_of_the_clean_pairs_goes_past_two_of_its_chunks_somewhere() -> None:
+    assert len(CLEAN) == len({case[:3] for case in CLEAN}) == 20
+    for kind, executed in EXECUTED.items():
+        assert any(case[0] == kind and case[3] > 2 * executed for case in CLEAN), kind
+    assert sum(steps > EXECUTED[kind] for kind, _, _, steps in CLEAN) >= 12
 
 
 def test_the_command_names_what_lerobot_itself_does_otherwise(

@@ -86,14 +86,28 @@ def test_everything_in_one_process(tmp_path: Path, checkpoint: Checkpoint, alone
 
 
 @pytest.mark.skipif("PROCTOR_SIM_PYTHON" not in os.environ, reason="make test-lerobot names a second interpreter")
+@pytest.mark.timeout(1500)  # three processes that import torch, one after the other
 @pytest.mark.parametrize("kind", ["act", "diffusion", "ensemble"])
 def test_through_another_interpreter(kind: str, tmp_path: Path, checkpoint: Checkpoint, alone: Alone) -> None:
     """Simulators in an environment without torch and lerobot, the policy in this one."""
     changes = options(kind, policy={"python": sys.executable}, eval={"batch_size": 3})
     tree = settings_tree(tmp_path / "run", checkpoint(kind), **changes)
     simulators = os.environ["PROCTOR_SIM_PYTHON"]
-    subprocess.run([simulators, "-m", "proctor", "eval", *flags(tree)], check=True, timeout=200)
+    subprocess.run([simulators, "-m", "proctor", "eval", *flags(tree)], check=True, timeout=600)
     assert digests(tmp_path / "run") == digests(alone(kind))
+    if kind == "act":
+        replay_with_pictures(simulators, tmp_path / "run")
+
+
+def replay_with_pictures(simulators: str, run: Path) -> None:
+    """Replay a run without its policy's interpreter, to the last pixel that it saw."""
+    found = digests(run)
+    assert all(pixels is not None for _, pixels in found.values())
+    command = [simulators, "-m", "proctor", "replay", str(run)]
+    done = subprocess.run(command, check=False, timeout=600, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(found)} of {len(found)} episodes the same" in done.stdout
+    assert "pixels not checkable" not in done.stdout
 
 
 def test_a_larger_batch_is_another_run_but_no_row_depends_on_the_others(

@@ -18,6 +18,7 @@ import pytest
 from libero_assets import ARTICULATED, IN_A_DRAWER, PICK_AND_PLACE
 from proctor.benchmarks.libero.benchmark import Libero, LiberoSettings
 from proctor.benchmarks.libero.simulator import LiberoSimulator, axis_angle
+from proctor.benchmarks.protocol import layout_of
 from proctor.errors import SimulatorError
 from proctor.types import NO_LOOK, STATE, Episode, Task
 
@@ -78,6 +79,23 @@ def test_a_bowl_on_the_plate_is_a_success_that_ends_the_episode(bowl: tuple[Libe
     assert (outcomes[-1].reward, outcomes[-1].success, outcomes[-1].terminated) == (1.0, True, True)
     simulator.reset(episode, NO_LOOK)  # after a success
     assert not simulator.step(IDLE, NO_LOOK).success
+
+
+def test_an_episode_says_where_the_objects_lie_that_the_world_has_placed(
+    bowl: tuple[LiberoSimulator, Episode],
+) -> None:
+    simulator, episode = bowl
+    found = []
+    for index in (0, 1, 0):
+        simulator.reset(Episode(episode.task, index, 1000 + index), NO_LOOK)
+        world, layout = simulator._world, layout_of(simulator)
+        assert layout.pop("initial_state") == index
+        assert len(layout) == 2 * len(world.objects_dict) >= 4
+        for name in world.objects_dict:
+            body = world.sim.data.body_xpos[world.obj_body_id[name]]
+            assert np.allclose([layout[f"{name}_x"], layout[f"{name}_y"]], body[:2], atol=1e-3)
+        found.append(layout)
+    assert found[0] == found[2] != found[1]
 
 
 def test_an_open_drawer_is_a_success_and_a_closed_one_is_not(assets: Path) -> None:

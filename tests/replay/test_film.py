@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import digests, run_cli, run_tiny, start_cli, stored, wait_until
+from harness import SUPPORT, digests, run_cli, run_tiny, start_cli, stored, tiny_tree, wait_until
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.results import ScoredRun
@@ -29,6 +29,11 @@ def frames(video: Path) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
 
 def videos(run: Path) -> dict[str, Path]:
     return {str(video.relative_to(run)): video for video in sorted(run.glob("videos/*/*.mp4"))}
+
+
+def same_frames(one: Path, other: Path) -> bool:
+    pictures = frames(one), frames(other)
+    return len(pictures[0]) == len(pictures[1]) and all(map(np.array_equal, *pictures))
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +83,41 @@ def test_named_episodes_go_elsewhere_and_leave_the_run_alone(unfilmed: Path, tmp
     assert not videos(unfilmed)
 
 
-def test_a_bundle_is_filmed_elsewhere(unfilmed: Path, tmp_path: Path) -> None:
-    write_bundle(StoredRun.open(unfilmed), tmp_path / "b.proctor")
-    done = run_cli("film", str(tmp_path / "b.proctor"))
+def test_a_bundle_is_filmed_elsewhere(filmed: Path, unfilmed: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "b.proctor"
+    write_bundle(StoredRun.open(unfilmed), bundle)
+    done = run_cli("film", str(bundle))
     assert (done.returncode, "give --output_dir=DIR" in done.stderr) == (2, True)
+    code = f"--env.type={SUPPORT / 'tiny.py'}:Tiny"
+    done = run_cli("film", str(bundle), code, f"--output_dir={tmp_path / 'out'}", "--fps=10")
+    assert done.returncode == 0, done.stderr
+    made, during = videos(tmp_path / "out"), videos(filmed)
+    assert sorted(made) == failures(unfilmed) != []
+    assert all(same_frames(video, during[name]) for name, video in made.items())
+
+
+def test_successes_are_filmed_alone(unfilmed: Path) -> None:
+    done = run_cli("film", str(unfilmed), "--which=successes")
+    assert done.returncode == 0, done.stderr
+    others = failures(unfilmed)
+    records = ScoredRun.open(unfilmed).records
+    every = {f"videos/{one.task_group}_0/eval_episode_{one.episode_index}.mp4" for one in records}
+    assert sorted(videos(unfilmed)) == sorted(every - set(others)) != []
+
+
+def test_missing_videos_get_the_frame_rate_of_those_that_are_there(filmed: Path, tmp_path: Path) -> None:
+    ways = {"video": "all", "video_fps": 10}
+    run = tmp_path / "run"
+    evaluate_settings(build_settings(tiny_tree(run, task="a,b", env={"max_steps": 12}, eval=ways)))
+    assert not videos(run), "nobody has filmed it yet"
+    done = run_cli("film", str(run), "--which=missing")
+    assert done.returncode == 0, done.stderr
+    during = videos(filmed)
+    assert sorted(videos(run)) == sorted(during)
+    assert all(same_frames(video, during[name]) for name, video in videos(run).items())
+    assert run_cli("film", str(run), "a:0", "--fps=5", f"--output_dir={tmp_path / 'slow'}").returncode == 0
+    (slow,) = videos(tmp_path / "slow").values()
+    assert len(frames(slow)) < len(frames(during["videos/a_0/eval_episode_0.mp4"]))
 
 
 def test_an_episode_that_differs_gets_no_video_and_keeps_what_it_had(filmed: Path, tmp_path: Path) -> None:

@@ -127,6 +127,18 @@ def test_pictures_of_another_renderer_are_not_compared(copy: Path) -> None:
     assert (found.same, found.pixels) == (4, "they were drawn by another, and here is None")
 
 
+def test_the_command_says_that_pictures_could_not_be_checked_and_why(copy: Path) -> None:
+    done = run_cli("replay", str(copy), "a:0-1")
+    assert "pixels" not in done.stdout
+    done = run_cli("replay", str(copy), "a:0-1", "--pixels=false")
+    assert (done.returncode, "pixels not checkable here: they were left out\n" in done.stdout) == (0, True)
+    with EpisodeTable(copy / "run.sqlite") as table:
+        table.set_meta("identity", {**table.meta("identity"), "renderer": "another"})
+    done = run_cli("replay", str(copy), "a:0-1")
+    assert done.returncode == 0, done.stderr
+    assert "pixels not checkable here: they were drawn by another, and here is None\n" in done.stdout
+
+
 def first(path: Path, words: str) -> str:
     (found,) = replay(path, words).differing
     return str(found)

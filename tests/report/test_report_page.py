@@ -14,6 +14,7 @@ from made_up_run import MadeUp, alter, make_run
 from harness import run_tiny
 from proctor.comparison.compare import compare
 from proctor.errors import UsageError
+from proctor.report.console import in_bytes
 from proctor.report.page.page import write_report
 from proctor.results import ScoredRun
 from proctor.stats.intervals import Rate, wilson
@@ -247,6 +248,24 @@ def test_several_runs_stand_side_by_side_with_the_verdict_of_proctor_compare(tmp
     assert {"run-0", "run-1"} <= {name for bar in bars for name in bar.get("class").split()}
     settings = document.text(document.section("setup"))
     assert "different" in settings
+
+
+def test_two_runs_name_the_command_that_shows_them_side_by_side_and_what_their_actions_take(
+    tmp_path: Path,
+) -> None:
+    kinds = {"careful": {}, "plain": {"policy": {"path": "tiny_policies:plain"}}}
+    for name, changes in kinds.items():
+        run_tiny(tmp_path / name, task="a,b", **changes)  # type: ignore[arg-type]
+    document = Document(write_report([tmp_path / name for name in kinds], tmp_path / "out.html"))
+    command = f"proctor film {tmp_path / 'careful'} {tmp_path / 'plain'}"
+    assert command in document.text(document.section("compare"))
+    for run in (ScoredRun.open(tmp_path / name) for name in kinds):
+        with run.table() as table:
+            sizes = [len(table.packed_trajectory(record.key)) for record in run.records]
+        kept = in_bytes(sum(sizes)), f"{in_bytes(sum(sizes) // len(sizes))} an episode"
+        assert f"Stored actions {kept[0]} {kept[1]}" in document.text()
+    run_tiny(tmp_path / "without", task="a", n_episodes=1, eval={"store_actions": False})
+    assert "Stored actions" not in Document(write_report([tmp_path / "without"])).text()
 
 
 def test_runs_that_share_no_task_are_shown_and_not_compared(tmp_path: Path) -> None:

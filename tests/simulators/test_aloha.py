@@ -23,6 +23,7 @@ from gym_runs import (
 from harness import digests, run_cli
 from proctor.benchmarks.gym.env_facts import EnvRecipe, env_facts
 from proctor.benchmarks.gym.presets import Aloha, AlohaSettings
+from proctor.benchmarks.protocol import layout_of
 from proctor.types import NO_LOOK, Episode
 
 TOP, STATE = "observation.images.top", "observation.state"
@@ -142,6 +143,25 @@ def test_an_evaluation_from_the_command_line_without_any_drawing(tmp_path: Path)
     assert run_cli(*command, "--eval.batch_size=3", f"--output_dir={tmp_path / 'three'}").returncode == 0
     assert digests(tmp_path / "one") == digests(tmp_path / "three")
     assert "4 of 4 episodes the same" in replayed(tmp_path / "one")
+
+
+def test_an_episode_says_where_cube_peg_and_socket_lie() -> None:
+    from gym_aloha.utils import sample_box_pose, sample_insertion_pose
+
+    benchmark = aloha(task=BOTH)
+    for task in benchmark.tasks():
+        simulator = benchmark.make_simulator(task)
+        for seed in (5, 6, 5):
+            simulator.reset(Episode(task, 0, seed), NO_LOOK)
+            things = sample_insertion_pose(seed) if "Insertion" in task.name else (sample_box_pose(seed),)
+            names = ("peg", "socket") if "Insertion" in task.name else ("box",)
+            expected = {
+                f"{name}_{axis}": place
+                for name, pose in zip(names, things, strict=True)
+                for axis, place in zip("xy", pose, strict=False)
+            }
+            assert layout_of(simulator) == expected
+        simulator.close()
 
 
 def replayed(run: Path) -> str:

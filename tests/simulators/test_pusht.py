@@ -24,6 +24,7 @@ from gym_runs import (
 from harness import SUPPORT, digests, run_cli
 from proctor.benchmarks.gym.env_facts import EnvRecipe, env_facts
 from proctor.benchmarks.gym.presets import PushT, PushTSettings
+from proctor.benchmarks.protocol import layout_of
 from proctor.types import NO_LOOK, Episode
 
 IMAGE, STATE, ENVIRONMENT_STATE = "observation.image", "observation.state", "observation.environment_state"
@@ -108,6 +109,19 @@ def test_an_episodes_first_frame_shows_nothing_of_the_one_before() -> None:
     simulator.close()
 
 
+def test_an_episode_says_where_agent_and_block_begin() -> None:
+    benchmark = pusht(obs_type="state")
+    (task,), found = benchmark.tasks(), []
+    simulator = benchmark.make_simulator(task)
+    for seed in (3, 4, 3):
+        simulator.reset(Episode(task, 0, seed), frozenset({STATE}))
+        found.append(layout_of(simulator))
+        assert list(found[-1]) == ["agent_x", "agent_y", "block_x", "block_y", "block_angle"]
+        assert np.allclose(list(found[-1].values()), simulator.observe()[STATE])
+    simulator.close()
+    assert found[0] == found[2] != found[1]
+
+
 def test_success_is_a_covered_goal_and_the_next_episode_is_untouched_by_it() -> None:
     benchmark = pusht()
     (task,), keys = benchmark.tasks(), frozenset(benchmark.spec.features)
@@ -139,6 +153,7 @@ def test_an_evaluation_from_the_command_line(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     info = json.loads((tmp_path / "one/eval_info.json").read_text())
     assert info["per_group"]["pusht"]["n_episodes"] == 4
+    assert all(len(one["layout"]) == 5 for one in info["per_episode"])
     assert info["versions"]["gym-pusht"]
     assert (tmp_path / "one/videos/pusht_0/eval_episode_0.mp4").stat().st_size > 1000
     assert run_cli(*command, "--eval.batch_size=3", f"--output_dir={tmp_path / 'three'}").returncode == 0
@@ -168,7 +183,9 @@ def test_a_lerobot_checkpoint_gives_the_same_digests_with_one_and_four_workers(t
     one = run_checkpoint(tmp_path / "one", "pusht", checkpoint, 1, episode_length=60)
     four = run_checkpoint(tmp_path / "four", "pusht", checkpoint, 4, episode_length=60)
     assert one == four
-    assert "4 of 4 episodes the same" in replayed(tmp_path / "one")  # without LeRobot, in this interpreter
+    said = replayed(tmp_path / "one")  # without LeRobot, in this interpreter
+    assert "4 of 4 episodes the same" in said
+    assert "pixels not" not in said
 
 
 def test_the_preset_is_the_gym_benchmark_with_settings(tmp_path: Path) -> None:

@@ -182,6 +182,6 @@ def test_the_command_writes_beside_nothing_else(run: Path, tmp_path: Path) -> No
     before = sorted(run.iterdir())
     done = run_cli("bundle", str(run), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"run.proctor: 12 episodes, 0.\d+ MB, sha256 [0-9a-f]{64}\n", done.stdout)
+    assert re.fullmatch(r"run.proctor: 12 episodes, [\d.]+ kB, sha256 [0-9a-f]{64}\n", done.stdout)
     assert sorted(run.iterdir()) == before
     assert [file.name for file in tmp_path.iterdir()] == ["run.proctor"]

@@ -1,8 +1,8 @@
 """What a benchmark provides: named tasks, and a simulator for each.
 
 The one idea: *drawing happens only on a look.* A step is told beforehand which observation keys the
-policy will want after it (usually none); only those are produced. Drawing costs about a hundred times
-a physics step, so a policy that emits chunks of 50 actions pays for 1 drawing in 50.
+policy will want after it (usually none); only those are produced. Drawing costs far more than a physics
+step, and a policy that emits chunks of 50 actions pays for 1 drawing in 50.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rich.text import Text
 from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError
 from proctor.files import check_output_file
-from proctor.report.console import PatientConsole, count
+from proctor.report.console import PatientConsole, count, in_bytes
 from proctor.store.bundles import SUFFIX, write_bundle
 from proctor.store.stored_run import StoredRun
 
@@ -31,7 +31,7 @@ def _bundle(given: argparse.Namespace) -> int:
     check_output_file(output)
     name = write_bundle(run, output)
     size = output.stat().st_size
-    words = f"{output}: {count(run.ended.ended, 'episode')}, {size / 1e6:.2f} MB, sha256 {name}"
+    words = f"{output}: {count(run.ended.ended, 'episode')}, {in_bytes(size)}, sha256 {name}"
     PatientConsole(highlight=False).print(Text(words), soft_wrap=True)
     return EXIT_OK
 

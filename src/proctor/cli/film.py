@@ -14,7 +14,7 @@ from proctor.cli.command import Given, RunCommand
 from proctor.cli.replay import MOST_LINES, ReplayProgress, named_run, status_of, tables
 from proctor.cli.unforeseen import say
 from proctor.config.flags import Nested
-from proctor.config.settings import AtLeast, AtMost, Locates, comma_list
+from proctor.config.settings import AtLeast, AtMost, EvalConfig, Locates, comma_list
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import UsageError
 from proctor.files import given_path, is_there
@@ -62,7 +62,12 @@ class FilmFlags:
         "where none are named, which: failures, successes, all; missing: what --eval.video of the run asked for "
         "and is not there; differing: of two runs, where outcomes differ [failures; of two runs, differing]",
     ] = None
-    fps: Annotated[int, AtLeast(1), AtMost(1000), "most frames a second; it plays in real time"] = 30
+    fps: Annotated[
+        int | None,
+        AtLeast(1),
+        AtMost(1000),
+        "most frames a second; it plays in real time [30; for missing ones the run's own --eval.video_fps]",
+    ] = None
     output_dir: Annotated[Path | None, Locates("given"), "put videos/ there, and leave the run alone"] = None
     workers: Annotated[int, AtLeast(0), AtMost(10_000), "simulator workers; 0: as for a run"] = 0
 
@@ -86,7 +91,7 @@ def _film(given: Given[FilmFlags]) -> int:
         with Interrupts() as interrupts:
 
             def work() -> Replay:
-                return film(run, plan, _settings(given), target, watcher, interrupts, say)
+                return film(run, plan, _settings(given, run), target, watcher, interrupts, say)
 
             replay = film_into_run(run, work).replay if own.output_dir is None else work()
     _name_differing([replay], console)
@@ -146,8 +151,13 @@ def _run_at(named: Path, directory: Path, tree: Nested) -> StoredRun:
     return run
 
 
-def _settings(given: Given[FilmFlags]) -> Nested:
-    return {**given.tree, "eval": {"batch_size": given.own.workers, "video_fps": given.own.fps}}
+def _settings(given: Given[FilmFlags], run: StoredRun | None = None) -> Nested:
+    """Return the settings that hold instead of a run's own."""
+    own = given.own
+    fps = own.fps or EvalConfig.video_fps
+    if run is not None and own.fps is None and own.which == "missing":  # they belong to those that are there
+        fps = (run.settings.get("eval") or {}).get("video_fps", fps)
+    return {**given.tree, "eval": {"batch_size": own.workers, "video_fps": fps}}
 
 
 def _name_differing(replays: Sequence[Replay], console: Console) -> None:

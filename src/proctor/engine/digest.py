@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from itertools import groupby
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -53,6 +51,17 @@ class Digest:
         self._gathered.clear()
 
 
+class _Alike(NamedTuple):
+    """Actions of one type, one after the other."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    content: bytearray
+
+    def array(self) -> NDArray[Any]:
+        return np.frombuffer(self.content, self.dtype).reshape(-1, *self.shape)
+
+
 class EpisodeDigests:
     """The two digests of an episode, and the trajectory that they are of.
 
@@ -66,7 +75,7 @@ class EpisodeDigests:
     def __init__(self, drawn: frozenset[str], keeps: bool = False) -> None:
         self._drawn, self._keeps = drawn, keeps
         self._physics, self._pixels = Digest(), Digest()
-        self._actions: list[NDArray[Any]] = []
+        self._actions: list[_Alike] = []
         self._chunks: list[int] = []
         self._marks = bytearray()
         self.trajectory = b""
@@ -87,7 +96,10 @@ class EpisodeDigests:
         """Take an action as it is about to be given to the simulator, which may write to it."""
         self._physics.add("action", action)
         if self._keeps:
-            self._actions.append(action.copy())
+            # As bytes: to copy each array and put them together again would cost more than all the rest.
+            if not self._actions or self._actions[-1].dtype != action.dtype:
+                self._actions.append(_Alike(action.dtype, action.shape, bytearray()))
+            self._actions[-1].content.extend(action.tobytes())
 
     def ended(
         self,
@@ -105,7 +117,7 @@ class EpisodeDigests:
         self._physics.add("success", np.array(told, np.bool_))
         self._physics.add("end", np.array([terminated, truncated, limited], np.bool_))
         if self._keeps:
-            alike = [np.stack(list(some)) for _, some in groupby(self._actions, attrgetter("dtype"))]
+            alike = [one.array() for one in self._actions]
             ending = terminated, truncated, limited
             chunks = np.array(self._chunks, np.int64)
             self.trajectory = pack_trajectory(

@@ -94,7 +94,9 @@ def looks(trajectory: Trajectory, view: PolicyView) -> Iterator[Look]:
         step += 1
 
 
-def difference(stored: Play, replayed: Play, seen: PolicyView, view: PolicyView) -> EpisodeDifference | None:
+def difference(
+    stored: Play, replayed: Play, seen: PolicyView, view: PolicyView, pixels: bool = True
+) -> EpisodeDifference | None:
     """Say in what two plays of an episode differ; `None`: in nothing that can be compared.
 
     Args:
@@ -102,21 +104,24 @@ def difference(stored: Play, replayed: Play, seen: PolicyView, view: PolicyView)
         replayed: the other.
         seen: what the policy looked at in the run.
         view: what was looked at in the replay: the same, or all of it but pictures.
+        pixels: whether pictures are compared, if both have some.
     """
+    pixels = pixels and seen.drawn == view.drawn
     found = [
         *_layout(stored.record, replayed.record),
         *_steps(stored.trajectory, replayed.trajectory),
-        *_seen(stored.trajectory, replayed.trajectory, seen, view),
-        *_actions(stored.trajectory, replayed.trajectory),  # what is seen decides what is done, and not before
+        # What is seen decides what is done, and not before.
+        first_other_look(stored.trajectory, replayed.trajectory, seen, view, pixels),
+        first_other_action(stored.trajectory, replayed.trajectory),
     ]
     results = [
         ResultDifference(name, _text(mine), _text(theirs))
-        for name in (*_RESULT, *(("pixel_digest",) if seen.drawn == view.drawn else ()))
+        for name in (*_RESULT, *(("pixel_digest",) if pixels else ()))
         if (mine := getattr(stored.record, name)) != (theirs := getattr(replayed.record, name))
     ]
-    if not found and not results:
+    first = min((one for one in found if one is not None), key=lambda one: one.step, default=None)
+    if first is None and not results:
         return None
-    first = min(found, key=lambda one: one.step, default=None)
     record = replayed.record
     return EpisodeDifference(record.task, record.episode_index, first, tuple(results))
 
@@ -144,29 +149,31 @@ def _steps(stored: Trajectory, replayed: Trajectory) -> Iterator[StepDifference]
         yield StepDifference(steps, "ending", _ending(stored, steps), _ending(replayed, steps))
 
 
-def _seen(
-    stored: Trajectory, replayed: Trajectory, seen: PolicyView, view: PolicyView
-) -> Iterator[StepDifference]:
-    """Compare the marks of what was looked at both times. Those of pictures say nothing of physics."""
-    mine = [
-        (look, stored.marks[MARK * place : MARK * (place + 1)])
-        for place, look in enumerate(looks(stored, seen))
-        if not look.drawn or view.drawn
-    ]
-    theirs = [replayed.marks[start : start + MARK] for start in range(0, len(replayed.marks), MARK)]
-    for (look, mark), other in zip(mine, theirs, strict=False):
+def first_other_look(
+    stored: Trajectory, replayed: Trajectory, seen: PolicyView, view: PolicyView, pixels: bool = True
+) -> StepDifference | None:
+    """Return the first thing that looked otherwise, of what was looked at both times."""
+    both = [_marks(one, of, pixels and view.drawn) for one, of in ((stored, seen), (replayed, view))]
+    for (look, mark), (_, other) in zip(*both, strict=False):
         if mark != other:
-            yield StepDifference(look.step, look.key, "", "")
-            return
+            return StepDifference(look.step, look.key, "", "")
+    return None
 
 
-def _actions(stored: Trajectory, replayed: Trajectory) -> Iterator[StepDifference]:
-    """Compare what was done. In a replay it is the same; a policy that is asked again may do otherwise."""
+def _marks(trajectory: Trajectory, view: PolicyView, pixels: bool) -> Iterator[tuple[Look, bytes]]:
+    """Go through the marks of what was looked at; those of pictures, which say nothing of physics, if wanted."""
+    for place, look in enumerate(looks(trajectory, view)):
+        if pixels or not look.drawn:
+            yield look, trajectory.marks[MARK * place : MARK * (place + 1)]
+
+
+def first_other_action(stored: Trajectory, replayed: Trajectory) -> StepDifference | None:
+    """Return the first action that is another. In a replay none is; a policy that is asked again may differ."""
     rows = [[row for actions in one.actions for row in actions] for one in (stored, replayed)]
     for step, (mine, theirs) in enumerate(zip(*rows, strict=False)):
         if mine.dtype != theirs.dtype or mine.tobytes() != theirs.tobytes():
-            yield StepDifference(step, "action", _text(mine.tolist()), _text(theirs.tolist()))
-            return
+            return StepDifference(step, "action", _text(mine.tolist()), _text(theirs.tolist()))
+    return None
 
 
 def _ending(trajectory: Trajectory, step: int) -> str:

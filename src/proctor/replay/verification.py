@@ -1,28 +1,25 @@
-"""Whether a run is what it says: a sample of its episodes, replayed, and run again with its policy."""
+"""What a random sample of a run's episodes proves of all of them: how it is drawn, and what is said of it."""
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from proctor.config.flags import merge
-from proctor.config.load import build_settings
-from proctor.engine.evaluation import evaluate_settings
-from proctor.engine.rollout import PolicyView
-from proctor.errors import RunError, UsageError
-from proctor.events import Watcher
-from proctor.machine.scratch import scratch_folder
-from proctor.plan import Plan, as_choice
-from proctor.replay.differences import EpisodeDifference, Play, difference
-from proctor.replay.replayer import settings_of
+from proctor.plan import Plan
+from proctor.replay.replayer import Replay
+from proctor.report.console import count
+from proctor.results import ScoredRun
+from proctor.stats.intervals import success_rate
 from proctor.stats.sampling import most_bad
-from proctor.store.stored_run import StoredRun
-from proctor.types import EpisodeKey
+from proctor.store.outcomes import ERROR, FAILURE, SUCCESS, UNKNOWN
 
 CONFIDENCE = 0.95
+
+NOT_REPLAYED = "could not be replayed"
 
 
 def new_seed() -> int:
@@ -38,59 +35,89 @@ def draw(plan: Plan, size: int, seed: int) -> Plan:
     return plan.at(np.sort(places).astype(np.int64))
 
 
-def statement(differing: int, sample: int, population: int) -> str:
-    """Say what a sample of which some differ proves of all episodes, and no more.
+@dataclass(frozen=True)
+class Sample:
+    """What came of looking at a random sample of episodes.
 
-    >>> statement(0, 59, 500)
-    '0 of 59 differ: with 95 % confidence fewer than 4.8 % of 500 episodes do'
-    >>> statement(0, 12, 12)
-    '0 of 12 differ: these are all episodes'
+    Attributes:
+        size: how many were drawn.
+        population: from how many.
+        differing: how many are not what is stored.
+        unproved: how many nobody could look at, by why. Whoever forges an episode may see to it that it is one of
+            these, so they stay in the sample, and the bound is what it would be if each of them differed.
+        cut_off: how many were not come to, because it was stopped. Quick episodes come first, so what was seen
+            until then is no random sample, and bounds nothing.
     """
-    if differing:
-        return f"{differing} of {sample} differ"
-    if sample == population:
-        return f"0 of {sample} differ: these are all episodes"
-    share = (most_bad(0, sample, population, CONFIDENCE) + 1) / population
-    return (
-        f"0 of {sample} differ: with {100 * CONFIDENCE:.0f} % confidence fewer than {100 * share:.1f} % "
-        f"of {population} episodes do"
-    )
+
+    size: int
+    population: int
+    differing: int
+    unproved: Mapping[str, int] = field(default_factory=dict)
+    cut_off: int = 0
+
+    @property
+    def doubtful(self) -> int:
+        """How many differ, or may for all that is known."""
+        return self.differing + sum(self.unproved.values())
+
+    @property
+    def most(self) -> int | None:
+        """How many of the population differ at most, with that confidence; `None`: it was cut off."""
+        return None if self.cut_off else most_bad(self.doubtful, self.size, self.population, CONFIDENCE)
+
+    def statement(self, verb: str = "differ") -> str:
+        """Say what the sample proves of all episodes, and no more.
+
+        >>> Sample(59, 500, 0).statement()
+        '0 of 59 differ: with 95 % confidence fewer than 4.8 % of 500 episodes do'
+        >>> Sample(12, 12, 0).statement()
+        '0 of 12 differ: these are all episodes'
+        """
+        seen = f"{self.differing} of {self.size - self.cut_off} {verb}"
+        unsure = [f"{number} {why}" for why, number in self.unproved.items() if number]
+        if unsure:
+            seen += f", {' and '.join(unsure)} (counted as different)"
+        if (most := self.most) is None:
+            return f"{seen}; {self.cut_off} more were not come to, so this says nothing of all {self.population}"
+        if self.size == self.population:
+            return f"{seen}: these are all episodes"
+        if most == self.population - self.size + self.doubtful:
+            return f"{seen}: too few to say anything of the other {self.population - self.size}"
+        share = math.ceil(1000 * (most + 1) / self.population) / 10  # rounded up, or it would say too much
+        return (
+            f"{seen}: with {100 * CONFIDENCE:.0f} % confidence fewer than {share:.1f} % "
+            f"of {self.population} episodes do"
+        )
 
 
-def policy_differences(
-    run: StoredRun, plan: Plan, seen: PolicyView, given: Mapping[str, Any], watcher: Watcher
-) -> list[EpisodeDifference]:
-    """Run episodes again with a policy, and say in which it does otherwise than the run.
-
-    Args:
-        run: the run.
-        plan: some of its episodes.
-        seen: what its policy looked at.
-        given: the settings of the policy, and others that hold instead of the run's own.
-        watcher: who is told of progress.
-
-    Raises:
-        UsageError: the policy cannot be loaded.
-        RunError: it could not be run to the end.
-    """
-    with scratch_folder("proctor-verify-") as folder:
-        tree = merge({**settings_of(run), "only": as_choice(plan)}, dict(given))
-        settings = build_settings({**tree, "output_dir": str(folder / "run"), "display": "none"})
-        evaluation = evaluate_settings(settings, [watcher])
-        if evaluation.error is not None:
-            raise evaluation.error
-        again = StoredRun.open(evaluation.directory)
-        if not again.complete or again.ended.errors:
-            raise RunError("the policy's episodes could not all be run, so nothing is said of its actions.")
-        plays = ((_play(run, episode.key), _play(again, episode.key)) for episode in plan)
-        found = (difference(stored, now, seen, seen) for stored, now in plays)
-        return [one for one in found if one is not None]
+def sample_of(replay: Replay, population: int) -> Sample:
+    """Return what the replay of a sample came to."""
+    failed, differing = len(replay.failed), len(replay.differing)
+    cut_off = replay.asked - replay.same - differing - failed
+    return Sample(replay.asked, population, differing, {NOT_REPLAYED: failed}, cut_off)
 
 
-def _play(run: StoredRun, key: EpisodeKey) -> Play:
-    with run.table() as table:
-        (record,) = table.find([key])
-        trajectory = table.trajectory(key)
-    if trajectory is None:
-        raise UsageError(f"{run.path}: {key.group} episode {key.episode_index} has no stored actions.")
-    return Play(record, trajectory)
+def result_in_question(run: ScoredRun, whole: Plan) -> str:
+    """Return the number that a sample is drawn for: over the finished episodes that keep their actions."""
+    states = run.ended["state"][run.plan.places_of(whole)]
+    rewards = run.ended["sum_reward"][run.plan.places_of(whole)]
+    successes, failures = int((states == SUCCESS).sum()), int((states == FAILURE).sum())
+    if not successes + failures:
+        return f"mean sum of rewards {np.nanmean(rewards):.4g} over {len(whole)} episodes"
+    rate, own = success_rate(successes, successes + failures), run.results.overall
+    if (rate.successes, rate.episodes) == (own.successes, own.episodes):
+        return f"success {own}"
+    return f"success {rate}; the run's own is {own}, of which the rest is not covered"
+
+
+def not_covered(run: ScoredRun, whole: Plan, with_policy: bool) -> list[str]:
+    """Say of what a sample drawn from the episodes that keep their actions proves nothing."""
+    states = run.ended["state"]
+    finished = int(np.isin(states, (FAILURE, SUCCESS, UNKNOWN)).sum())
+    parts = {
+        "finished without stored actions": finished - len(whole),
+        "ended in an error": int((states == ERROR).sum()),
+        "not ended": len(run.plan) - run.ended.ended,
+    }
+    found = [f"{count(number, 'episode')} {words}" for words, number in parts.items() if number]
+    return found if with_policy else [*found, "who acted (give --policy.path)"]

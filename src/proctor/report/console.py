@@ -65,6 +65,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def in_bytes(size: int) -> str:
+    """Return a size as text.
+
+    >>> in_bytes(999), in_bytes(10_689), in_bytes(1_084_213)
+    ('999 bytes', '10.7 kB', '1.08 MB')
+    """
+    if size < 1000:
+        return f"{size} bytes"
+    scale, unit = (1e3, "kB") if size < 1_000_000 else (1e6, "MB") if size < 1_000_000_000 else (1e9, "GB")
+    return f"{size / scale:.3g} {unit}"
+
+
 def moment(seconds: float) -> str:
     """Return a time as text, in this machine's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -30,10 +30,14 @@ KINDS: Mapping[int, Kind] = {ERROR: "error", FAILURE: "failure", SUCCESS: "succe
 _COLUMNS = np.dtype(
     [
         ("state", "u1"), ("retried", "?"), ("filmed", "?"), ("worker", "i4"), ("steps", "i8"),
+        ("actions", "i4"),  # bytes, packed; 0: none are kept
         ("sum_reward", "f8"), ("max_reward", "f8"), ("seconds", "f8"), ("started_at", "f8"), ("ended_at", "f8"),
         *((span, "f8") for span in SPANS),
     ]
 )  # fmt: skip
+_MOST_ACTIONS = 2**31 - 1
+"""A table may be anybody's, and say anything."""
+
 TIMES = ("seconds", "started_at", "ended_at", *SPANS)
 """The columns that are seconds."""
 
@@ -72,7 +76,7 @@ class Outcomes:
             found.add(record, record.timing)
         return found
 
-    def add(self, one: Any, timing: Mapping[str, float], ended_at: float = 0.0) -> int | None:
+    def add(self, one: Any, timing: Mapping[str, float], ended_at: float = 0.0, actions: int = 0) -> int | None:
         """Take an ended episode, as a record or a row; returns its place, or `None` if it is not new."""
         place = self.plan.place_of(EpisodeKey(one.task_group, one.task_id, one.episode_index))
         if place is None or self._states[place] > ERROR:
@@ -87,6 +91,7 @@ class Outcomes:
             one.video_path is not None,
             worker,
             one.steps,
+            min(max(actions, 0), _MOST_ACTIONS),
             _NO_REWARD if one.sum_reward is None else one.sum_reward,
             _NO_REWARD if one.max_reward is None else one.max_reward,
             one.seconds,
@@ -191,7 +196,7 @@ def read_outcomes(table: EpisodeTable, plan: Plan, held: dict[int, EpisodeRecord
     ended = Outcomes(plan)
     with as_written_by_proctor(table.path):
         for row in table.episodes():
-            place = ended.add(row, named_numbers("timing", row.timing), row.ended_at)
+            place = ended.add(row, named_numbers("timing", row.timing), row.ended_at, row.trajectory_bytes)
             if held is not None and place is not None:
                 held[place] = record_of(row)
         for column in TIMES:

@@ -17,6 +17,9 @@ from proctor.benchmarks.rendering import is_picture
 from proctor.errors import SimulatorError
 from proctor.types import IMAGE, Look
 
+_FREE = 0
+"""MuJoCo's type of a joint that may be anywhere."""
+
 
 class LazyPushT(gymnasium.Wrapper):  # type: ignore[misc]
     """Takes the place of PushT's `_render` where it makes the policy's picture."""
@@ -40,6 +43,15 @@ class LazyPushT(gymnasium.Wrapper):  # type: ignore[misc]
         """Forget the last action: videos mark it, and it would be another episode's."""
         self.unwrapped._last_action = None
         return super().reset(**options)
+
+    def layout(self) -> dict[str, float]:
+        """Return where agent and block are, and how the block is turned; the goal is always the same."""
+        inner = self.unwrapped
+        places = (("agent", inner.agent.position), ("block", inner.block.position))
+        found = {
+            f"{what}_{axis}": float(at) for what, place in places for axis, at in zip("xy", place, strict=True)
+        }
+        return {**found, "block_angle": float(inner.block.angle % (2 * np.pi))}
 
 
 class LazyAloha(gymnasium.Wrapper):  # type: ignore[misc]
@@ -72,6 +84,17 @@ class LazyAloha(gymnasium.Wrapper):  # type: ignore[misc]
     def render(self) -> Any:
         """Return the frame for videos; what the policy looked at is not drawn again."""
         return self._seen if self._seen is not None and self._film == self._size else super().render()
+
+    def layout(self) -> dict[str, float]:
+        """Return where on the table the things lie that are not bolted to it: cube, or peg and socket."""
+        physics = self.unwrapped._env.physics
+        joints = [physics.model.joint(number) for number in range(physics.model.njnt)]
+        return {
+            f"{joint.name.split('_')[-2]}_{axis}": float(physics.data.qpos[int(joint.qposadr[0]) + number])
+            for joint in joints
+            if int(joint.type[0]) == _FREE
+            for number, axis in enumerate("xy")
+        }
 
     def close(self) -> None:
         """Free physics and GL, which the environment itself never does."""

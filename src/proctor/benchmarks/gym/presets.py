@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import methodcaller
 from typing import Annotated, Any, ClassVar, Literal
 
 from proctor.benchmarks.gym.env_facts import EnvRecipe, open_env
@@ -63,7 +64,8 @@ class Preset(Benchmark):
             "visualization_width": s.visualization_width or s.observation_width,
         }
         recipe = EnvRecipe(f"{self.package}/{task.name}", (self.package,), kwargs, s.episode_length)
-        return GymSimulator(lambda: wrap(open_env(recipe)), task.name, ("is_success",), metrics)
+        where = methodcaller("layout")
+        return GymSimulator(lambda: wrap(open_env(recipe)), task.name, ("is_success",), metrics, layout=where)
 
     def distributions(self) -> Sequence[str]:
         """The package, and the physics beneath it."""

@@ -30,6 +30,7 @@ class GymSimulator:
         metrics: names of numeric entries of `info` that are stored with the episode.
         render_as: observation key under which frames of `render()` are given; empty: none.
         fresh: whether every episode gets a new environment.
+        layout: names where an episode begins, of the environment, if that is known.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class GymSimulator:
         metrics: Sequence[str] = (),
         render_as: str = "",
         fresh: bool = False,
+        layout: Callable[[Any], dict[str, float]] | None = None,
     ) -> None:
-        self._open, self._task = open_env, task
+        self._open, self._task, self._layout = open_env, task, layout
         self._flags, self._numbers = success, metrics
         self._render_as, self._fresh = render_as, fresh
         self._look: Look = NO_LOOK
@@ -68,6 +70,10 @@ class GymSimulator:
         self._expect(look)
         self._observation, _ = self._env.reset(seed=episode.seed)
         self._cameras.aim()
+
+    def layout(self) -> dict[str, float]:
+        """Return where the episode begins, where that is known of the environment."""
+        return {} if self._layout is None else self._layout(self._env)
 
     def step(self, action: NDArray[Any], look: Look) -> Outcome:
         """Apply one action."""

@@ -27,6 +27,13 @@ _PLACEMENTS = 10
 """How often LIBERO may try to place the objects. By itself it tries for ever."""
 
 
+_MOST_OBJECTS = 24
+"""Whose places are named: an episode keeps a few numbers."""
+
+_FREE = 7
+"""Numbers of a joint that lets a thing be anywhere: place and orientation."""
+
+
 class LiberoSimulator:
     """Wraps LIBERO's own environment so that an episode depends on its seed and index alone."""
 
@@ -95,8 +102,19 @@ class LiberoSimulator:
         return {key: self._state() if key == STATE else self._drawn().picture(key) for key in self._look}
 
     def layout(self) -> dict[str, float]:
-        """Return which of the task's initial states it began from, where it has any."""
-        return self._layout
+        """Return which of the task's initial states it began from, where it has any, and where the objects lie."""
+        return {**self._layout, **self._places()}
+
+    def _places(self) -> dict[str, float]:
+        """Return where the objects lie that can be moved; fixtures, such as a stove, can not."""
+        data, things = self._world.sim.data, sorted(self._world.objects_dict.items())
+        places = {name: data.get_joint_qpos(thing.joints[-1]) for name, thing in things[:_MOST_OBJECTS]}
+        return {
+            f"{name}_{axis}": float(number)
+            for name, place in places.items()
+            if np.size(place) == _FREE
+            for axis, number in zip("xy", place, strict=False)
+        }
 
     def render(self) -> NDArray[np.uint8]:
         """Return the first camera's frame for videos."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,8 @@ class ComparisonSection(NamedTuple):
     """Those that could be told apart first, then by how far they are apart."""
     disagreements: Sequence[DisagreementRow]
     n_disagreements: int
+    film: str
+    """The command that shows these episodes side by side; empty if there are none, or of shards."""
 
     @property
     def n_different(self) -> int:
@@ -91,7 +94,16 @@ def _section(one: Comparison, second: str, family: tuple[int, int], output: Path
             for found in one.disagreements[:MOST_ROWS]
         ],
         n_disagreements=one.n_disagreements,
+        film=_film_command(one),
     )
+
+
+def _film_command(one: Comparison) -> str:
+    runs = [*one.first.runs, *one.second.runs]
+    kept = all(run.ended["actions"].any() for run in runs)
+    if not one.disagreements or len(runs) != 2 or not kept:
+        return ""
+    return shlex.join(["proctor", "film", *(run.shown for run in runs)])
 
 
 def _differences(rows: Sequence[ComparisonRow]) -> Differences:

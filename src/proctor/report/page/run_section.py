@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup
 
 from proctor.files import clip
-from proctor.report.console import count, duration, interval, moment
+from proctor.report.console import count, duration, in_bytes, interval, moment
 from proctor.report.page.ending import EndingSection, ending_section, goes_on
 from proctor.report.page.episodes import (
     MOST_ROWS,
@@ -169,6 +170,9 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
     if result.reward is not None and result.rate.episodes:
         facts.append(Fact("Mean sum of rewards", tidy(result.reward)))
     facts.append(Fact("Wall time", duration(run.wall), count(max(1, len(run.sessions)), "session")))
+    if kept := int(np.count_nonzero(run.ended["actions"])):
+        size = int(run.ended["actions"].sum(dtype=np.int64))
+        facts.append(Fact("Stored actions", in_bytes(size), f"{in_bytes(size // kept)} an episode"))
     return facts
 
 
