@@ -7,15 +7,15 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.cli.command import Command
-from proctor.comparison.compare import compare_many
-from proctor.comparison.result import Comparisons, as_document
 from proctor.config.settings import comma_list
 from proctor.errors import EXIT_OK, UsageError
-from proctor.report.comparison import as_markdown, print_comparisons
 from proctor.report.console import PatientConsole
-from proctor.store.bundles import opened
+
+if TYPE_CHECKING:
+    from proctor.comparison.result import Comparisons
 
 _WORDS = """Say whether policies differ: rates, difference, interval and verdict per task, group and overall.
 
@@ -33,6 +33,9 @@ def _compare(given: argparse.Namespace) -> int:
     if given.json and given.markdown:
         raise UsageError("--json and --markdown: choose one.")
     with ExitStack() as stack:
+        from proctor.comparison.compare import compare_many  # stored runs: `--help` does without
+        from proctor.store.bundles import opened
+
         runs = [stack.enter_context(opened(path)) for path in given.runs]
         found = compare_many(runs, tasks=given.tasks, alpha=given.alpha, all_pairs=given.all_pairs)
         _show(found, given)
@@ -40,6 +43,9 @@ def _compare(given: argparse.Namespace) -> int:
 
 
 def _show(found: Comparisons, given: argparse.Namespace) -> None:
+    from proctor.comparison.result import as_document
+    from proctor.report.comparison import as_markdown, print_comparisons
+
     if given.json:
         sys.stdout.write(json.dumps(as_document(found), indent=2, allow_nan=False) + "\n")
     elif given.markdown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.table import Table
@@ -16,14 +16,13 @@ from proctor.cli.replay import MOST_LINES, ReplayProgress, named_run, status_of,
 from proctor.cli.unforeseen import say
 from proctor.config.help import settings_table
 from proctor.config.settings import AtLeast, AtMost, Locates, PolicySettings
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_FAILED
-from proctor.replay.differences import EpisodeDifference
-from proctor.replay.replayer import Replay, Replayer, check_names_no_code, replayable
-from proctor.replay.verification import draw, new_seed, policy_differences, statement
 from proctor.report.console import PatientConsole, count
-from proctor.store.bundles import content_hash, is_bundle, opened
-from proctor.store.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from proctor.replay.differences import EpisodeDifference
+    from proctor.replay.replayer import Replay
+    from proctor.store.stored_run import StoredRun
 
 _WORDS = """Prove, by a sample, that a run or a bundle is what it says.
 
@@ -61,6 +60,11 @@ def _tables() -> list[tuple[str, Table]]:
 
 
 def _verify(given: Given[VerifyFlags]) -> int:
+    # The engine and the store, here and below: `--help` does without.
+    from proctor.replay.replayer import check_names_no_code
+    from proctor.store.bundles import content_hash, is_bundle, opened
+    from proctor.store.stored_run import StoredRun
+
     path = named_run(given.own.run, "verify")
     console = PatientConsole(highlight=False)
     with opened(path) as directory:
@@ -72,6 +76,10 @@ def _verify(given: Given[VerifyFlags]) -> int:
 
 
 def _verify_run(run: StoredRun, given: Given[VerifyFlags], console: Console) -> int:
+    from proctor.engine.interrupts import Interrupts
+    from proctor.replay.replayer import Replayer, replayable
+    from proctor.replay.verification import draw, new_seed, policy_differences, statement
+
     whole, without = replayable(run)
     seed = new_seed() if given.own.sample_seed is None else given.own.sample_seed
     sample = draw(whole, given.own.sample, seed)
@@ -110,6 +118,8 @@ def _introduce(run: StoredRun, whole: int, sample: int, seed: int, console: Cons
 
 
 def _conclude_replay(replay: Replay, without: Sequence[str], population: int, console: Console) -> int:
+    from proctor.replay.verification import statement
+
     _list(replay.differing, console)
     replayed = replay.same + len(replay.differing)
     compared = "beginnings, observations, rewards, success, endings, digests"
