@@ -27,6 +27,8 @@ class RunStart:
     nodes: int = 0
     demonstrations: int = 0
     """How many successes of every task end the run; 0: it runs its whole plan."""
+    undecided: bool = False
+    """Whether the policy may go elsewhere, by what its first calls take."""
 
     @property
     def plan(self) -> Plan:

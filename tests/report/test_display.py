@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.console import Console
 from proctor.engine.dispatch import Tally
 from proctor.events import RunStart
 from proctor.plan import make_plan
-from proctor.report.display import LiveDisplay
+from proctor.report.display import LiveDisplay, describe_start
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Task
@@ -60,6 +61,14 @@ def test_stored_episodes_are_shown_at_once_and_not_one_by_one() -> None:
         assert "1/8 succeeded" in shown
     finally:
         display.ended()
+
+
+def test_the_first_line_says_where_the_policy_runs_and_whether_that_is_settled() -> None:
+    start = RunStart(Outcomes.of(PLAN, []), 2, "central", "zero", "made", Path("/run"))
+    settled = "made: 20 episodes of 2 tasks; 2 workers; policy zero in its own process"
+    assert describe_start(start) == settled
+    undecided = replace(start, undecided=True)
+    assert describe_start(undecided) == f"{settled} (placement: auto, decided by its first calls)"
 
 
 def _drawn(console: Console, display: LiveDisplay) -> str:

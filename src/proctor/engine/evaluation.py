@@ -120,7 +120,8 @@ class EvaluationRun:
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     stored = self._directory.stored_identity()
-                    prepared = self._executor.prepare(context, stored)
+                    pending = self._directory.likely_pending(self._plan)
+                    prepared = self._executor.prepare(context, stored, pending)
             except Interrupted:
                 return self._unread(interrupts.first)
             try:
@@ -314,6 +315,7 @@ def run_start(settings: Settings, directory: RunDirectory, before: Outcomes, wor
         directory=directory.path,
         nodes=workforce.nodes,
         demonstrations=settings.eval.demonstrations,
+        undecided=workforce.undecided,
     )
 
 

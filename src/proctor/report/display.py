@@ -68,6 +68,8 @@ def describe_start(start: RunStart) -> str:
         "nodes": "on every node",
         "shards": "in every shard",
     }[start.placement]
+    if start.undecided:
+        where += " (placement: auto, decided by its first calls)"
     nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
     each = "" if tasks == 1 else "each of "
     what = (

@@ -44,11 +44,15 @@ class RunFacts(NamedTuple):
 
 
 class Workforce(NamedTuple):
-    """Who will run the episodes; `nodes` is 0 where there is no cluster."""
+    """Who will run the episodes; `nodes` is 0 where there is no cluster.
+
+    `undecided`: copies of the policy may be made, by what its first calls take.
+    """
 
     workers: int
     placement: str
     nodes: int = 0
+    undecided: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,15 @@ class Executor(Protocol):
     def tasks(self) -> Sequence[Task]:
         """The tasks, in plan order."""
 
-    def prepare(self, context: RunContext, stored: Identity | None) -> PreparedExecutor:
+    def prepare(
+        self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()
+    ) -> PreparedExecutor:
         """Get policy and benchmark ready.
 
         Args:
             context: what lives as long as the run.
             stored: the identity of the run that is to be continued, if there is one.
+            pending: what will probably run, as far as anybody knows yet: simulators may be built for it meanwhile.
 
         Raises:
             UsageError: something does not fit or is not there.
