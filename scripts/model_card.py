@@ -34,6 +34,8 @@ def outcomes(run: ScoredRun) -> dict[str, Any]:
         "surroundings": {
             **{name: run.versions.get(name) for name in VERSIONS},
             "cpu": run.identity["machine"]["cpu"],
+            # By which libraries choose how they compute: rewards are made of BLAS's dot products, too.
+            "environment": run.identity["machine"]["environment"],
             "renderer": run.identity["renderer"],
         },
         "tasks": tasks,
