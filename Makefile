@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
-  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full check venv format clean
+  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full bench-docs check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -19,6 +19,7 @@ LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TES
 BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright \
   starlette uvicorn $(TESTING)
 TRACKERS_ENV = scripts/cached-env trackers 3.11 constraints-trackers.txt $(CORE) av wandb tensorboard trackio $(TESTING)
+VLA_EVAL_ENV = scripts/cached-env vla-eval 3.11 constraints-vla-eval.txt $(CORE) vla-eval
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 # Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
@@ -90,13 +91,19 @@ benchmark-evaluator:  ## the second evaluation of a live policy against the firs
 benchmark-training:  ## how long training waits for the evaluations beside it
 	@lerobot=$$($(LEROBOT_ENV)) && PYTHONPATH=$(CURDIR)/src $$lerobot benchmarks/training_waits.py
 
-bench: $(VENV)/.installed-dev  ## every speed that the README claims, against peers and limits, in a quiet hour
-	@scripts/ensure-gl $(PY)
-	$(PY) benchmarks/suite.py --lerobot=$$($(LEROBOT_ENV)) --libero=$$($(LIBERO_ENV))
+# Each of the peers in its own environment; one that cannot be made here is left out, and the table says so.
+BENCH = $(PY) benchmarks/suite.py --lerobot=$$($(LEROBOT_ENV)) --libero=$$($(LIBERO_ENV)) --vla-eval=$$($(VLA_EVAL_ENV))
 
-bench-full: $(VENV)/.installed-dev  ## the whole matrix
+bench: $(VENV)/.installed-dev  ## speed against peers and limits, in a quiet hour; ONLY=engine,placement: these alone
 	@scripts/ensure-gl $(PY)
-	$(PY) benchmarks/suite.py --full --lerobot=$$($(LEROBOT_ENV)) --libero=$$($(LIBERO_ENV))
+	$(BENCH) --only=$(ONLY)
+
+bench-full: $(VENV)/.installed-dev  ## the whole matrix, four hours; on a GPU what needs one, too
+	@scripts/ensure-gl $(PY)
+	$(BENCH) --full --only=$(ONLY)
+
+bench-docs: $(VENV)/.installed-dev  ## the tables in README.md and docs/ from what bench has stored
+	$(PY) benchmarks/suite.py --write-docs
 
 check: $(VENV)/.installed-dev  ## ruff and mypy --strict
 	$(VENV)/bin/ruff format --check .

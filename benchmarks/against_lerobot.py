@@ -1,19 +1,24 @@
-"""The same checkpoint, tasks and seeds through `lerobot-eval` and through Proctor, one after the other.
+"""The same checkpoint, tasks and seeds through `lerobot-eval` and through Proctor, in turn.
 
-    make benchmark-lerobot                              n_action_steps 10, 50 and 100; 40 minutes on 2 cores
-    python benchmarks/against_lerobot.py 50 batch=2     one of them, with a batch size that is known to be best
+    make benchmark-lerobot                                  n_action_steps 10, 50 and 100; an hour on 2 cores
+    python benchmarks/against_lerobot.py 50 --batch=2       one of them, with a batch size that is known to be best
 
 LeRobot runs as its users run it, with the better of its batch sizes 1 and 2 (found first, with the same command).
 The checkpoint is an ACT of LeRobot's default size with random weights, so that no episode ends early: 500 steps
 each, 480 px. Each side is a process of its own; drawings are counted in both by the same few lines, which MuJoCo's
-viewer runs through. Ratios are printed for the same two episodes: of the whole commands, start-up included, and
-of the episodes alone (`eval_s` of either side's eval_info.json); Proctor runs before and after LeRobot, and the
-spread is over those. Two episodes are soon over, and building simulators is most of it. So Proctor also runs more
-of them, and the steps a second of both are compared; LeRobot's do not depend on how many there are.
+viewer runs through. A round is Proctor with two episodes, LeRobot with the same two, and Proctor with more of
+them, in an order that changes; ratios are of the rounds. They are of whole commands, start-up included, of the
+episodes alone (`eval_s` of either side's eval_info.json), and of steps a second over the longer run: two episodes
+are soon over, and building simulators is most of that. LeRobot's steps a second do not depend on how many there
+are.
+
+The floor is what no evaluation can go below: every core does nothing but one drawing and one forward pass for each
+chunk of actions, in bare processes, without physics. Proctor's own episodes must be equal from run to run.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -22,18 +27,28 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import psutil
 from figures import report
+from lerobot_floor import chunks_per_second
+
+from proctor.machine.resources import usable_cores
+from proctor.store.stored_run import StoredRun
 
 EPISODES = 2
 LONGER = {10: 8, 50: 16, 100: 16}
 TASK = "reach-v3"
 STEPS = 500
 AIMS = {10: 10, 50: 40, 100: 70}
-
+MOST_OFF = 0.01
+"""By how much summed rewards may differ from LeRobot's, as a share."""
+WHOLE_AIM = 15
+"""For whole commands of two episodes at 50."""
 COUNTER = """
 import os, sys
 class _Counted:
@@ -67,6 +82,8 @@ class Measurements(NamedTuple):
     drawings: int
     successes: list[bool]
     rewards: list[float]
+    digests: list[tuple[str | None, str | None]]
+    """Of Proctor's episodes, in the order of the plan; none of LeRobot's."""
 
 
 def save_checkpoint(directory: Path) -> None:
@@ -93,13 +110,21 @@ def save_checkpoint(directory: Path) -> None:
         part.save_pretrained(directory)
 
 
-def measure(command: list[str], output_dir: Path, scratch: Path) -> Measurements:
+def measure(
+    command: list[str],
+    output_dir: Path,
+    scratch: Path,
+    counts: bool = True,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Measurements:
+    """Run a command that writes an eval_info.json; `counts`: its drawings, with a sitecustomize of our own."""
     drawings = scratch / "drawings"
     drawings.unlink(missing_ok=True)
     drawings.touch()
-    (scratch / "sitecustomize.py").write_text(COUNTER)
-    paths = [str(scratch), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DRAWINGS": str(drawings), "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, **variables, "DRAWINGS": str(drawings), "HF_HUB_OFFLINE": "1"}
+    if counts:
+        (scratch / "sitecustomize.py").write_text(COUNTER)
+        env["PYTHONPATH"] = os.pathsep.join([str(scratch), *filter(None, [os.environ.get("PYTHONPATH")])])
     started = time.monotonic()
     with (scratch / "log").open("w") as log:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
@@ -119,7 +144,16 @@ def measure(command: list[str], output_dir: Path, scratch: Path) -> Measurements
         drawings=drawings.stat().st_size,
         successes=[success for one in metrics for success in one["successes"]],
         rewards=[reward for one in metrics for reward in one["sum_rewards"]],
+        digests=digests(output_dir),
     )
+
+
+def digests(output_dir: Path) -> list[tuple[str | None, str | None]]:
+    """Return the digests of a run of Proctor, by episode."""
+    if not (output_dir / "run.sqlite").exists():
+        return []
+    run = StoredRun.open(output_dir)
+    return [record.digests for record in sorted(run.records, key=lambda record: record.key)]
 
 
 class _Watched:
@@ -188,35 +222,84 @@ def show(name: str, one: Measurements) -> None:
     )
 
 
-def compare(checkpoint: Path, steps: int, batch: int, scratch: Path) -> bool:
+def compare(checkpoint: Path, steps: int, batch: int, rounds: int, scratch: Path) -> None:
+    """Run the rounds, and report."""
     print(f"n_action_steps={steps}: {EPISODES} episodes of {TASK}, {STEPS} steps, 480 px")
-    ours = [run_proctor(checkpoint, steps, scratch) for _ in range(2)]
-    theirs = run_lerobot(checkpoint, steps, batch, EPISODES, scratch)
-    ours += [run_proctor(checkpoint, steps, scratch) for _ in range(2)]
-    longer = [run_proctor(checkpoint, steps, scratch, LONGER[steps]) for _ in range(2)]
-    show("LeRobot", theirs)
-    for one in ours:
-        show("Proctor", one)
-    whole = sorted(theirs.wall / one.wall for one in ours)
-    alone = sorted(theirs.eval_s / one.eval_s for one in ours)
-    same = sum(a == b for a, b in zip(theirs.successes, ours[0].successes, strict=True))
-    off = max(abs(a - b) / max(1.0, abs(a)) for a, b in zip(theirs.rewards, ours[0].rewards, strict=True))
+    floors = [chunks_per_second(checkpoint) * steps]
+    found: dict[str, list[Measurements]] = {"Proctor": [], "LeRobot": [], f"{LONGER[steps]} eps.": []}
+    sides = {
+        "Proctor": partial(run_proctor, checkpoint, steps, scratch),
+        "LeRobot": partial(run_lerobot, checkpoint, steps, batch, EPISODES, scratch),
+        f"{LONGER[steps]} eps.": partial(run_proctor, checkpoint, steps, scratch, LONGER[steps]),
+    }
+    for number in range(rounds):
+        for name in list(sides)[:: -1 if number % 2 else 1]:
+            found[name].append(sides[name]())
+            show(name, found[name][-1])
+    floors.append(chunks_per_second(checkpoint) * steps)
+    ours, theirs, longer = found.values()
+    check(ours, theirs, longer)
+    report_ratios(steps, ours, theirs, longer, floors)
+
+
+def check(ours: list[Measurements], theirs: list[Measurements], longer: list[Measurements]) -> None:
+    """Compare the episodes themselves."""
+    for one in (*ours, *longer):
+        assert one.digests[:EPISODES] == ours[0].digests, "Proctor's episodes differ from run to run"
+    assert all(one.digests == longer[0].digests for one in longer), "Proctor's episodes differ from run to run"
+    same = sum(a == b for a, b in zip(theirs[0].successes, ours[0].successes, strict=True))
+    pairs = zip(theirs[0].rewards, ours[0].rewards, strict=True)
+    off = max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
     print(f"  outcomes: {same}/{EPISODES} successes agree, rewards differ by at most {off:.1e} (relative)")
+    # LeRobot's forward passes use several threads, so that sums are rounded in another order.
+    assert same == EPISODES, "LeRobot's outcomes are others"
+    assert off < MOST_OFF, "LeRobot's rewards are others"
+
+
+def report_ratios(
+    steps: int,
+    ours: list[Measurements],
+    theirs: list[Measurements],
+    longer: list[Measurements],
+    floors: list[float],
+) -> None:
+    """Report the ratios of the rounds, the floor among them."""
+
+    def middle(values: Iterable[float]) -> float:
+        return statistics.median(values)
+
     what = f"against lerobot-eval, n_action_steps={steps}"
-    report(f"whole commands of {EPISODES} episodes {what}", whole)
-    report(f"CPU time of whole commands {what}", [theirs.cpu / one.cpu for one in ours])
-    report(f"{EPISODES} episodes alone {what}", alone)
-    for one in longer:
-        show(f"{LONGER[steps]} eps.", one)
-    rates = sorted(steps_per_second(one) / steps_per_second(theirs) for one in longer)
-    own, peer = statistics.median(map(steps_per_second, longer)), steps_per_second(theirs)
+    pace, peer = (middle(map(steps_per_second, side)) for side in (longer, theirs))
+    pairs = list(zip(ours, theirs, strict=True))
     report(
         f"steps a second over {LONGER[steps]} episodes {what}",
-        rates,
+        [steps_per_second(own) / steps_per_second(one) for own, one in zip(longer, theirs, strict=True)],
         goal=AIMS[steps],
-        absolute=f"{own:.1f} against {peer:.1f} steps/s",
+        absolute=f"{pace:.1f} against {peer:.1f} steps/s",
     )
-    return rates[0] >= AIMS[steps]
+    report(
+        f"the floor, drawing and forward pass alone on {usable_cores()} cores, {what}",
+        [floor / peer for floor in floors],
+        absolute=f"{middle(floors):.1f} steps/s; Proctor runs at {pace / middle(floors):.2f} of it",
+    )
+    report(
+        f"{EPISODES} episodes alone {what}",
+        [one.eval_s / own.eval_s for own, one in pairs],
+        absolute=f"{middle(o.eval_s for o in ours):.1f} against {middle(o.eval_s for o in theirs):.1f} s",
+    )
+    report(
+        f"whole commands of {EPISODES} episodes {what}",
+        [one.wall / own.wall for own, one in pairs],
+        goal=WHOLE_AIM if steps == 50 else None,
+        absolute=f"{middle(o.wall for o in ours):.1f} against {middle(o.wall for o in theirs):.1f} s",
+    )
+    report(
+        f"CPU time of whole commands {what}",
+        [one.cpu / own.cpu for own, one in pairs],
+        absolute=f"{middle(o.cpu for o in ours):.0f} against {middle(o.cpu for o in theirs):.0f} CPU-s; "
+        f"memory {max(o.memory for o in ours):.1f} against {max(o.memory for o in theirs):.1f} GiB; "
+        f"drawings {ours[0].drawings} against {theirs[0].drawings}",
+    )
 
 
 def find_batch(checkpoint: Path, scratch: Path) -> int:
@@ -227,18 +310,24 @@ def find_batch(checkpoint: Path, scratch: Path) -> int:
 
 
 def main() -> None:
+    """Measure and print."""
     from proctor.benchmarks.rendering import find_renderer
 
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("steps", nargs="*", type=int, default=list(AIMS), help="n_action_steps: 10, 50, 100 [all]")
+    parser.add_argument("--batch", type=int, default=0, help="LeRobot's batch size [the better of 1 and 2]")
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
+    if unknown := set(given.steps) - set(AIMS):
+        parser.error(f"n_action_steps {sorted(unknown)}: there are {', '.join(map(str, AIMS))}")
     os.environ.update(find_renderer().env)
-    known = [int(word.removeprefix("batch=")) for word in sys.argv[1:] if word.startswith("batch=")]
-    wanted = [int(word) for word in sys.argv[1:] if word.isdigit()] or list(AIMS)
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place)
         checkpoint = scratch / "checkpoint"
         save_checkpoint(checkpoint)
-        best = known[0] if known else find_batch(checkpoint, scratch)
-        results = [compare(checkpoint, steps, best, scratch) for steps in wanted]
-    sys.exit(not all(results))
+        best = given.batch or find_batch(checkpoint, scratch)
+        for steps in given.steps:
+            compare(checkpoint, steps, best, given.rounds, scratch)
 
 
 if __name__ == "__main__":

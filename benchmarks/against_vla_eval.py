@@ -1,10 +1,11 @@
 """vla-eval and Proctor on the same world: two pictures of 256 px and eight numbers, chunks of 1 and of 10.
 
-    python benchmarks/against_vla_eval.py [--rounds=3] [--episodes=10]
+    python benchmarks/against_vla_eval.py --vla-eval=PYTHON [--rounds=3] [--episodes=10]
 
-Each side runs its own engine: vla-eval one model server and its `run --no-docker`, once or twice at a time; Proctor
-an evaluation with as many workers. Steps a second are of the episodes alone, without start-up, on both sides:
-vla-eval's are those of its own result files.
+PYTHON is the interpreter of an environment that has vla-eval (`make bench` makes one). Each side runs its own
+engine: vla-eval one model server and its `run --no-docker`, once or twice at a time; Proctor an evaluation with as
+many workers. The two take turns, and who goes first changes. Steps a second are of the episodes alone, without
+start-up, on both sides: vla-eval's are those of its own result files.
 """
 
 from __future__ import annotations
@@ -15,25 +16,29 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import yaml
 from figures import report
 from pictures import LENGTH
 
-from engine import run_proctor
+from engine import in_turn, run_proctor
 
 HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])}
+"""vla-eval's: the world is read from `pictures.py`, which takes Proctor's types but not its packages."""
 
 
 @contextlib.contextmanager
-def model_server(chunk: int) -> Iterator[str]:
+def model_server(python: Path, chunk: int) -> Iterator[str]:
     """Start vla-eval's model server; gives its address."""
-    command = [sys.executable, str(HERE / "pictures_vla_eval.py"), str(chunk)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    command = [str(python), str(HERE / "pictures_vla_eval.py"), str(chunk)]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
         assert server.stdout is not None
         try:
             yield f"ws://127.0.0.1:{int(server.stdout.readline())}"
@@ -41,9 +46,9 @@ def model_server(chunk: int) -> Iterator[str]:
             server.kill()
 
 
-def vla_eval_pace(shards: int, chunk: int, episodes: int) -> float:
+def vla_eval_pace(python: Path, shards: int, chunk: int, episodes: int) -> float:
     """Run vla-eval so many times at once, against one server; returns steps a second, of all together."""
-    with tempfile.TemporaryDirectory() as folder, model_server(chunk) as url:
+    with tempfile.TemporaryDirectory() as folder, model_server(python, chunk) as url:
         config = {
             "server": {"url": url},
             "output_dir": folder,
@@ -53,23 +58,10 @@ def vla_eval_pace(shards: int, chunk: int, episodes: int) -> float:
         file.write_text(yaml.safe_dump(config))
         started = []
         for shard in range(shards):
-            command = [
-                str(Path(sys.executable).with_name("vla-eval")),
-                "run",
-                "-c",
-                str(file),
-                "--no-docker",
-                "--yes",
-            ]
+            command = [str(python.with_name("vla-eval")), "run", "-c", str(file), "--no-docker", "--yes"]
             command += ["--output-dir", str(Path(folder) / str(shard))]
-            paths = os.pathsep.join([str(HERE), *sys.path])
             started.append(
-                subprocess.Popen(
-                    command,
-                    env={**os.environ, "PYTHONPATH": paths},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                )
+                subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             )
         for process in started:
             words, _ = process.communicate(timeout=600)
@@ -98,13 +90,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--episodes", type=int, default=10, help="of vla-eval, each [10]")
+    parser.add_argument("--vla-eval", type=Path, required=True, help="the interpreter that has it")
     given = parser.parse_args()
     for shards in (1, 2):
         for chunk in (1, 10):
-            pairs = [
-                (proctor_pace(shards, chunk, 400), vla_eval_pace(shards, chunk, given.episodes))
-                for _ in range(given.rounds)
-            ]
+            ours_of = partial(proctor_pace, shards, chunk, 400)
+            theirs_of = partial(vla_eval_pace, given.vla_eval, shards, chunk, given.episodes)
+            pairs = in_turn(ours_of, theirs_of, given.rounds)
             ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
             report(
                 f"two pictures of 256 px, chunks of {chunk}, {shards} at once, against vla-eval",

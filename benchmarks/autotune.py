@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from figures import report
 
 from proctor.config.load import build_settings
 from proctor.config.registry import POLICIES
@@ -48,13 +51,15 @@ class SteadyPace(Watcher):
             self._ticks.append((time.monotonic(), progress.steps))
 
     def steps_per_second(self) -> float:
+        if len(self._ticks) < 2:
+            sys.exit("it was over before all workers were at work for a while: use more --episodes")
         (start, first), (end, last) = self._ticks[0], self._ticks[-1]
         return (last - first) / (end - start)
 
 
 def tree(args: argparse.Namespace, episodes: int, setting: Setting) -> dict[str, Any]:
     workers, rows, placement = setting
-    policy: dict[str, Any] = {"type": args.checkpoint}
+    policy: dict[str, Any] = {"type": args.checkpoint, "placement": placement}
     if args.checkpoint not in POLICIES:
         policy = {
             "path": args.checkpoint,
@@ -109,6 +114,7 @@ def others(advice: Advice, cores: int) -> list[Setting]:
     other = "worker" if place == "central" else "central"
     return [
         (1, rows, place),
+        (cores, rows, place),
         (cores, rows, other),
         (cores + 1, rows, place),
         (2 * cores, rows, place),
@@ -134,11 +140,18 @@ def compare(args: argparse.Namespace) -> None:
         mark = "  <- recommended" if setting == best else ""
         spread = f"{min(rates[setting]):.1f} to {max(rates[setting]):.1f}"
         print(f"{describe(setting)}: {rate:.1f} steps/s ({spread}), {rate / top:.2f} of the best{mark}")
-    print(
-        f"recommended: {medians[best] / top:.2f} of the best; prediction over run: "
-        f"{advice.best.steps_per_second / medians[best]:.2f} "
-        f"(the model alone: {advice.modelled / medians[best]:.2f})",
-        flush=True,
+    what = f"of autotune, {args.checkpoint}, {usable_cores()} cores"
+    others_best = max(settings, key=lambda setting: medians[setting])
+    report(
+        f"the recommended settings {what}, against the best of {len(settings)}",
+        [own / peer for own, peer in zip(rates[best], rates[others_best], strict=True)],
+        goal=0.9,
+        absolute=f"{describe(best)}: {medians[best]:,.0f} steps/s; {describe(others_best)}: {top:,.0f}",
+    )
+    report(
+        f"the prediction {what}, over the run",
+        [advice.best.steps_per_second / rate for rate in rates[best]],
+        absolute=f"the model alone {advice.modelled / medians[best]:.2f}; autotune took {seconds:.0f} s",
     )
     rate, pace = run(args, (0, choice.rows, "auto"))
     print(f"batch_size=0: {rate:.1f} steps/s, workers {pace.workers[0]} -> {pace.workers[-1]}", flush=True)
@@ -154,8 +167,11 @@ def scale(args: argparse.Namespace) -> None:
     medians = {workers: statistics.median(found) for workers, found in rates.items()}
     for workers, rate in medians.items():
         ideal = medians[1] * min(workers, cores)
-        spread = f"{min(rates[workers]):.1f} to {max(rates[workers]):.1f}"
-        print(f"{workers} workers: {rate:.1f} steps/s ({spread}), {rate / ideal:.2f} of ideal", flush=True)
+        report(
+            f"{args.checkpoint} on Meta-World, {workers} workers on {cores} cores, against ideal scaling",
+            [found / (one * min(workers, cores)) for found, one in zip(rates[workers], rates[1], strict=True)],
+            absolute=f"{rate:,.0f} against {ideal:,.0f} steps/s",
+        )
 
 
 def describe(setting: Setting) -> str:
@@ -167,11 +183,12 @@ def main() -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--episodes", type=int, default=96)
+    parser.add_argument("--episodes", type=int, default=0, help="[96; of a built-in policy, 48 per core]")
     parser.add_argument("--chunk", type=int, default=10)
     parser.add_argument("--steps", type=int, default=EPISODE_STEPS)
     parser.add_argument("--scaling", action="store_true")
     args = parser.parse_args()
+    args.episodes = args.episodes or (48 * usable_cores() if args.checkpoint in POLICIES else 96)
     (scale if args.scaling else compare)(args)
 
 

@@ -11,6 +11,7 @@ absolute figures depend on the machine and on what else it does.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import shutil
 import statistics
@@ -27,16 +28,13 @@ import psutil
 from figures import report
 from trivial import TrivialEnv, decide
 
-from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.rendering import find_renderer
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import evaluate_settings
 from proctor.errors import NoPicturesError
 from proctor.events import Progress, Watcher
 from proctor.machine.resources import usable_cores
-from proctor.policies.baselines import ExpertPolicy
 from proctor.store.schema import EpisodeRecord
-from proctor.types import Episode
 
 HERE = Path(__file__).parent
 ROUNDS = 5
@@ -68,16 +66,22 @@ def run_proctor(tree: dict[str, Any], warm: int) -> float:
         return pace.steps_per_second()
 
 
-def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], goal: float) -> None:
-    """Run both in turn, who goes first changing, and print the ratio of each round's pair."""
+def in_turn(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> list[tuple[float, float]]:
+    """Run both so many times, who goes first changing; returns what they gave, pair by pair."""
     pairs = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         if number % 2:
             peer = theirs()
             pairs.append((ours(), peer))
         else:
             own = ours()
             pairs.append((own, theirs()))
+    return pairs
+
+
+def compare(name: str, ours: Callable[[], float], theirs: Callable[[], float], goal: float) -> None:
+    """Print the ratio of each round's pair."""
+    pairs = in_turn(ours, theirs, ROUNDS)
     own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
     report(name, [a / b for a, b in pairs], goal=goal, absolute=f"{own:,.0f} against {peer:,.0f} steps/s")
 
@@ -137,60 +141,96 @@ def part_host() -> None:
             )
 
 
-TASKS = ("door-open-v3",)
+TASK = "door-open-v3"
 SLICES, SLICE_SECONDS = 40, 1.0
+ROUND_SLICES = 5
+"""How many seconds of each side are one value: within a second, how many episodes end is left to chance."""
+COMPARED = 100
+"""Episodes whose steps and rewards must be equal on all sides."""
 
 
-def bare_process(share: int, shares: int, steps: Any) -> None:
-    """One process of the limit: the same simulator and expert, stepped for ever with nothing around them."""
-    benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=",".join(TASKS), obs_type="state"))
-    expert, look = ExpertPolicy(), frozenset({"observation.environment_state"})
-    generator = np.random.default_rng(0)
-    simulators = [(task, benchmark.make_simulator(task)) for task in benchmark.tasks()]
+class Played:
+    """What a side has played: steps in all, and of its first episodes steps and rewards, shared by processes."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._steps = context.Value("q", 0)
+        self._lengths = context.Array("q", COMPARED, lock=False)
+        self._rewards = context.Array("d", COMPARED, lock=False)
+
+    @property
+    def steps(self) -> int:
+        return int(self._steps.value)
+
+    def add(self, index: int, steps: int, reward: float) -> None:
+        with self._steps.get_lock():
+            self._steps.value += steps
+        if index < COMPARED:
+            self._lengths[index], self._rewards[index] = steps, reward
+
+    def first(self) -> list[tuple[int, float]]:
+        """Steps and summed rewards of the first episodes; zero steps of one that has not ended."""
+        return list(zip(self._lengths, self._rewards, strict=True))
+
+
+def bare_process(share: int, shares: int, stock: bool, played: Played) -> None:
+    """One bare process: environment and scripted expert, stepped for ever with nothing around them.
+
+    The environment is Meta-World's own, or the quick one that Proctor runs.
+    """
+    import warnings
+
+    from metaworld.policies import ENV_POLICY_MAP
+
+    from proctor.benchmarks.metaworld.environments import environment_class, stock_class
+
+    warnings.filterwarnings("ignore")
+    env = (stock_class if stock else environment_class)(TASK)()
+    env._set_task_called, env._partially_observable = True, False
+    env.__dict__.pop("sawyer_observation_space", None)
+    env._freeze_rand_vec, env.seeded_rand_vec = False, True
     for index in range(share, 1_000_000, shares):
-        task, simulator = simulators[(index // 50) % len(simulators)]
-        simulator.reset(Episode(task, index, 1000 + index), look)
-        memory, ended, taken = expert.begin(task), False, 0
+        env.seed(1000 + index)
+        seen, _ = env.reset()
+        expert, rewards, ended = ENV_POLICY_MAP[TASK](), [], False
         while not ended:
-            chunks, _ = expert.act([(simulator.observe(),)], [memory], [generator])
-            outcome = simulator.step(chunks[0][0], look)
-            taken += 1
-            ended = outcome.terminated or outcome.truncated
-        with steps.get_lock():
-            steps.value += taken
+            seen, reward, _, truncated, info = env.step(expert.get_action(seen))
+            rewards.append(float(reward))
+            ended = bool(info["success"]) or truncated
+        played.add(index, len(rewards), math.fsum(rewards))
 
 
 class Count(Watcher):
-    """Adds the steps of each durable episode to a shared number."""
+    """Adds each durable episode to what was played."""
 
-    def __init__(self, steps: Any) -> None:
-        self._steps = steps
+    def __init__(self, played: Played) -> None:
+        self._played = played
 
     def episode(self, record: EpisodeRecord) -> None:
-        with self._steps.get_lock():
-            self._steps.value += record.steps
+        assert record.sum_reward is not None
+        self._played.add(record.episode_index, record.steps, record.sum_reward)
 
 
-def proctor_process(workers: int, steps: Any) -> None:
+def proctor_process(workers: int, played: Played) -> None:
     """A whole evaluation, coordinator and store included."""
     with tempfile.TemporaryDirectory() as directory:
         tree = {
             "policy": {"type": "expert"},
-            "env": {"type": "metaworld", "task": ",".join(TASKS), "obs_type": "state"},
-            "eval": {"n_episodes": 5000, "batch_size": workers, "stop_grace": 0},
+            "env": {"type": "metaworld", "task": TASK, "obs_type": "state"},
+            "eval": {"n_episodes": 50_000, "batch_size": workers, "stop_grace": 0},
             "output_dir": directory,
             "display": "none",
         }
-        evaluate_settings(build_settings(tree), [Count(steps)])
+        evaluate_settings(build_settings(tree), [Count(played)])
 
 
 class Side:
-    """One side of the comparison: processes that are stopped whenever it is the other side's turn."""
+    """One side of the comparison: processes that are stopped whenever it is another side's turn."""
 
     def __init__(self, targets: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._steps = context.Value("q", 0)
-        self._roots = [context.Process(target=target, args=(*args, self._steps)) for target, args in targets]
+        self.played = Played()
+        self._roots = [context.Process(target=target, args=(*args, self.played)) for target, args in targets]
         for root in self._roots:
             root.start()
 
@@ -199,7 +239,8 @@ class Side:
         return [process for root in roots for process in (root, *root.children(recursive=True))]
 
     def warm_up(self) -> None:
-        while self._steps.value < 3000:
+        while not all(steps for steps, _ in self.played.first()):
+            assert all(root.is_alive() for root in self._roots), "a side has ended early"
             time.sleep(0.1)
         self.pause()
 
@@ -209,12 +250,12 @@ class Side:
 
     def turn(self) -> float:
         """Let it run for a slice; returns its steps a second."""
-        before, start = self._steps.value, time.monotonic()
+        before, start = self.played.steps, time.monotonic()
         for process in self._everyone():
             process.resume()
         time.sleep(SLICE_SECONDS)
         self.pause()
-        return float((self._steps.value - before) / (time.monotonic() - start))
+        return float((self.played.steps - before) / (time.monotonic() - start))
 
     def end(self) -> None:
         for process in self._everyone():
@@ -225,25 +266,39 @@ class Side:
 
 def part_metaworld() -> None:
     cores = usable_cores()
-    print(f"(b) the expert on {TASKS[0]}: Proctor against {cores} bare processes, second by second")
-    ours = Side([(proctor_process, (cores,))])
-    ours.warm_up()
-    theirs = Side([(bare_process, (share, cores)) for share in range(cores)])
-    theirs.warm_up()
-    # The machine's own speed changes within seconds, so the two take turns by the second.
-    pairs = [(ours.turn(), theirs.turn()) for _ in range(SLICES)]
-    ours.end()
-    theirs.end()
-    own, limit = (sum(pair[side] for pair in pairs) / SLICES for side in (0, 1))
-    # Spread: the same ratio over random halves of the seconds.
-    rng = np.random.default_rng(0)
-    halves = [np.array(pairs)[rng.permutation(SLICES)[: SLICES // 2]].sum(axis=0) for _ in range(200)]
-    low, high = np.quantile([half[0] / half[1] for half in halves], [0.05, 0.95])
-    print(
-        f"  steady state: {own:,.0f} against {limit:,.0f} steps/s; share of the limit {own / limit:.2f} "
-        f"(90 % of random halves between {low:.2f} and {high:.2f}), goal 0.9",
-        flush=True,
-    )
+    print(f"(b) the expert on {TASK}: Proctor against {cores} bare processes, second by second")
+    wanted: dict[str, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {
+        "Proctor": [(proctor_process, (cores,))],
+        "stock": [(bare_process, (share, cores, True)) for share in range(cores)],
+        "quick": [(bare_process, (share, cores, False)) for share in range(cores)],
+    }
+    sides = {}
+    try:
+        for name, targets in wanted.items():
+            sides[name] = Side(targets)
+            sides[name].warm_up()
+        first = {name: side.played.first() for name, side in sides.items()}
+        assert first["Proctor"] == first["stock"] == first["quick"], "the sides have played different episodes"
+        # The machine's own speed changes within seconds, so they take turns by the second.
+        order, paces = list(sides), {name: list[float]() for name in sides}
+        for number in range(SLICES):
+            for name in order[number % 3 :] + order[: number % 3]:
+                paces[name].append(sides[name].turn())
+    finally:
+        for side in sides.values():
+            side.end()
+    rounds = {name: np.array(found).reshape(-1, ROUND_SLICES).mean(axis=1) for name, found in paces.items()}
+    for name, what, goal in (
+        ("stock", "of Meta-World's own environments", 1.0),
+        ("quick", "of the quick environments that Proctor runs", 0.9),
+    ):
+        report(
+            f"the expert on {TASK}, coordinator and store included, against {cores} bare processes {what}",
+            (rounds["Proctor"] / rounds[name]).tolist(),
+            goal=goal,
+            absolute=f"{np.median(rounds['Proctor']):,.0f} against {np.median(rounds[name]):,.0f} steps/s; "
+            f"rewards of {COMPARED} episodes equal",
+        )
 
 
 class Weigh(Watcher):
@@ -272,7 +327,7 @@ def part_workers() -> None:
     for obs_type, policy, draws in cases:
         kind = {"path": policy, "placement": "worker"} if ":" in policy else {"type": policy}
         starts, builds, weigh = [], [], Weigh()
-        for _ in range(ROUNDS if not draws else 2):
+        for _ in range(ROUNDS):
             directory = tempfile.mkdtemp()
             tree = {
                 "policy": kind,
@@ -285,11 +340,10 @@ def part_workers() -> None:
             starts.append(evaluation.info["timing"]["startup_s"])
             builds.append(evaluation.info["timing"]["build_s"])
             shutil.rmtree(directory)
-        print(
-            f"  {'drawing' if draws else 'state only'}: ready after {statistics.median(starts):.2f} s, "
-            f"build with its imports {statistics.median(builds):.2f} s, {weigh.megabytes:.0f} MB",
-            flush=True,
-        )
+        what = "drawing" if draws else "state only"
+        report(f"a worker, until its first order, {what}", starts, "s")
+        memory = f"{weigh.megabytes:.0f} MB of memory"
+        report(f"its first Meta-World simulator, imports included, {what}", builds, "s", absolute=memory)
 
 
 PARTS = {"host": part_host, "metaworld": part_metaworld, "workers": part_workers}

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from against_lerobot import save_checkpoint
+from figures import report
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.rendering import find_renderer
@@ -130,19 +131,23 @@ def run(place: Path, checkpoint: Path, workers: int, episodes: int, **policy: An
     return evaluation, pace.steps_per_second() / CHUNK
 
 
-def report(name: str, place: Path, evaluation: Evaluation, rate: float, limit: float, use: Utilisation) -> None:
+def report_pace(
+    name: str, place: Path, evaluation: Evaluation, rate: float, limits: list[float], use: str
+) -> None:
+    """Report drawings a second as a share of the limit, as it was just before and just after."""
     log = "".join(file.read_text() for file in (place / "logs").glob("host*.log"))
     found = re.findall(r"answered (\d+) questions in (\d+)", log)
     questions, calls = sum(int(pair[0]) for pair in found), sum(int(pair[1]) for pair in found)
     timing = evaluation.info["timing"]
     spans = {name: timing[f"{name}_s"] for name in ("simulate", "draw", "wait", "reset", "build")}
     total = sum(spans.values())
-    print(
-        f"{name}: {rate:.0f} drawings/s, {rate * CHUNK / 500:.2f} episodes/s, {rate / limit:.2f} of the limit; "
-        f"{questions / max(1, calls):.1f} rows a pass of {evaluation.info['run']['identity']['policy']['batch']}; "
-        f"device {use.median()}; workers: "
-        + ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in spans.items()),
-        flush=True,
+    shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in spans.items())
+    rows, batch = questions / max(1, calls), evaluation.info["run"]["identity"]["policy"]["batch"]
+    report(
+        f"drawings a second on the GPU, {name}, against bare processes that draw",
+        [rate / limit for limit in limits],
+        absolute=f"{rate:.0f} against {statistics.fmean(limits):.0f}, {rate * CHUNK / 500:.2f} episodes/s; "
+        f"{rows:.1f} rows a pass of {batch}; GPU in use {use}; workers: {shares}",
     )
 
 
@@ -164,17 +169,16 @@ def main() -> None:
             with Utilisation() as use:
                 evaluation, rate = run(place, checkpoint, workers, max(episodes, 4 * workers), batch_size=batch)
             limits.append(drawing_limit(cores))
-            limit = statistics.fmean(limits[-2:])
-            report(f"{workers} workers, batch {batch}", place, evaluation, rate, limit, use)
-        print(f"limits: {', '.join(f'{limit:.0f}' for limit in limits)} drawings/s", flush=True)
+            what = f"{workers} workers, batch {batch}"
+            report_pace(what, place, evaluation, rate, limits[-2:], use.median())
         few, many, hosts = (
             run(Path(scratch) / name, checkpoint, workers, 32, device=device)[0]
             for name, workers, device in (("4", 4, "cuda"), ("16", 16, "cuda"), ("two", 16, "cuda:0,cuda:0"))
         )
-        print(
-            f"digests equal at 4 and 16 workers: {digests(few) == digests(many)}; with two hosts too: "
-            f"{digests(few) == digests(hosts)}; distinct: {len(set(digests(few).values()))} of 32"
-        )
+        same = digests(few) == digests(many) == digests(hosts)
+        assert same, "digests differ for 4 workers, 16 workers and two hosts"
+        distinct = len(set(digests(few).values()))
+        print(f"digests equal at 4 and 16 workers and with two hosts; {distinct} of 32 distinct")
 
 
 if __name__ == "__main__":

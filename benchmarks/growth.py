@@ -1,10 +1,11 @@
 """What a run costs as it grows: time and memory during it, after its last episode, and when it is read again.
 
-    python benchmarks/growth.py [--most=1e6] [--least=1e3] [--tasks=10] [--workers=2]
+    python benchmarks/growth.py [--most=1e6] [--least=1e3] [--tasks=10] [--workers=2] [--rounds=1]
 
 For every size, `proctor eval` runs nine tenths of the plan in a fresh process, and the same command, asked for the
 whole plan, goes on with it. Then `proctor report` and `proctor compare` (with a copy) read it. Episodes have one
-step. Prints a row per size, as Markdown; a row of a million takes about ten minutes on two cores.
+step. Prints a row per size, as Markdown; a row of a million takes about ten minutes on two cores. Sizes take
+turns, round by round; those above ten thousand episodes have one round.
 
 coordinator   µs that its core worked for each episode, from the first to the last of the first command
 during        the largest resident memory of the coordinator, and of any other process, while episodes ran
@@ -19,6 +20,7 @@ import argparse
 import os
 import shutil
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,9 +30,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from figures import report
 
 HERE = Path(__file__).parent
 EVERY = 0.1
+ONCE = 10_000
+"""Episodes; what is larger is measured in one round."""
 
 
 class Sample(NamedTuple):
@@ -184,17 +189,64 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=1e3, help="episodes of the first")
     parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     wish = parser.parse_args()
     names = (
         "episodes", "coordinator", "during: coordinator / other", "after", "resume", "eval_info.json",
         "report.html", "proctor report", "proctor compare",
     )  # fmt: skip
     print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
-    size = wish.least
-    while size <= wish.most:
-        with tempfile.TemporaryDirectory() as folder:
-            print(table_row(measure(Path(folder), round(size), wish.tasks, wish.workers)), flush=True)
-        size *= 10
+    sizes = [round(wish.least)]
+    while sizes[-1] * 10 <= wish.most:
+        sizes.append(sizes[-1] * 10)
+    rows: dict[int, list[Row]] = {size: [] for size in sizes}
+    for number in range(wish.rounds):
+        for size in sizes:
+            if number and size > ONCE:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                rows[size].append(measure(Path(folder), size, wish.tasks, wish.workers))
+            print(table_row(rows[size][-1]), flush=True)
+    for size in sizes:
+        report_size(rows[size], rows[sizes[0]])
+
+
+def report_size(rows: list[Row], smallest: list[Row]) -> None:
+    """Report what a size took, beside what the smallest did."""
+    most = max(rows, key=lambda row: row.during)
+    what = f"{most.episodes:,} episodes"
+    own, least = ([row.coordinator_us for row in side] for side in (rows, smallest))
+    report(
+        f"the coordinator's core, per episode, {what}",
+        own,
+        "µs",
+        absolute=f"{_spread(own, least)} of {smallest[0].episodes:,} episodes; "
+        f"memory {_size(most.during)}, {_size(max(row.after for row in rows))} with the ending",
+    )
+    report(
+        f"from the last episode until the command has exited, {what}",
+        [row.after_s for row in rows],
+        "s",
+        absolute=f"{statistics.median(row.after_core for row in rows):.1f} s of one core; "
+        f"`eval_info.json` {_size(most.eval_info)}, `report.html` {_size(most.page)}",
+    )
+    report(
+        f"a resume with nine tenths stored, until its first episode has ended, {what}",
+        [row.resume_s for row in rows],
+        "s",
+        absolute=f"{statistics.median(row.resume_core for row in rows):.1f} s of one core",
+    )
+    report(
+        f"`proctor report`, {what}",
+        [row.report_s for row in rows],
+        "s",
+        absolute=f"{_size(max(row.report for row in rows))} of memory; `proctor compare` with a copy "
+        f"{statistics.median(row.compare_s for row in rows):.1f} s, {_size(max(row.compare for row in rows))}",
+    )
+
+
+def _spread(values: list[float], others: list[float]) -> str:
+    return f"{statistics.median(values) / statistics.median(others):.2f} times that"
 
 
 if __name__ == "__main__":

@@ -6,14 +6,20 @@
 
 CPU time, so that other processes disturb little. Per task all three take turns, round by round, on the same
 actions from the same layout; who goes first changes. MuJoCo alone moves the hand in the same way, with no
-observation and no reward.
+observation and no reward. Observations, rewards and pictures of both environments must be equal, to the bit.
+
+A build is a simulator and its first reset, in a fresh process, after imports: the first, then another task in the
+same process. Where it draws, the first picture belongs to it, less what a second reset and picture take: what is
+left beside the build is the GL context.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -30,14 +36,16 @@ from numpy.typing import NDArray
 
 from proctor.benchmarks.metaworld.benchmark import MetaWorld, MetaWorldSettings
 from proctor.benchmarks.metaworld.tasks import MT50
-from proctor.types import NO_LOOK, Episode, Task
+from proctor.benchmarks.rendering import NO_GL, find_renderer
+from proctor.errors import NoPicturesError
+from proctor.types import IMAGE, NO_LOOK, Episode, Look, Task
 
 ROUNDS, STEPS = 7, 100
 GOAL = 1.7
 
 
-def simulator(name: str, stock: bool) -> tuple[Any, Task]:
-    benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name, obs_type="state", stock=stock))
+def simulator(name: str, stock: bool, obs_type: Any = "state") -> tuple[Any, Task]:
+    benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=name, obs_type=obs_type, stock=stock))
     (task,) = benchmark.tasks()
     return benchmark.make_simulator(task), task
 
@@ -66,27 +74,34 @@ def measure(name: str) -> Costs:
     resets: dict[str, list[float]] = {"stock": [], "quick": [], "limit": []}
     for number in range(-1, ROUNDS):  # the first warms up
         actions = np.random.default_rng(number + 1).uniform(-1, 1, (STEPS, 4)).astype(np.float32)
-        episode = Episode(task, 0, number + 1)
+        episode, seen = Episode(task, 0, number + 1), {}
         turns = [("stock", stock), ("quick", quick), ("limit", bare)]
         for side, one in turns if number % 2 else reversed(turns):
             reset = spent(partial(one.reset, episode, NO_LOOK))
-            run = only_mujoco if side == "limit" else all_of_it
-            taken = run(one._env, actions)
+            if side == "limit":
+                taken = only_mujoco(one._env, actions)
+            else:
+                taken, seen[side] = all_of_it(one._env, actions)
             if number >= 0:
                 resets[side].append(reset * 1e3)
                 steps[side].append(taken / STEPS * 1e6)
+        assert seen["stock"] == seen["quick"], f"{name}: the quick environment went another way"
     for one in (stock, quick, bare):
         one.close()
     medians = [statistics.median(steps[side]) for side in ("stock", "quick", "limit")]
     return Costs(*medians, *(statistics.median(resets[side]) for side in ("stock", "quick")))
 
 
-def all_of_it(env: Any, actions: NDArray[Any]) -> float:
+def all_of_it(env: Any, actions: NDArray[Any]) -> tuple[float, bytes]:
+    """Return the time that steps took, and all that was seen and rewarded."""
+    found = []
+
     def run() -> None:
         for action in actions:
-            env.step(action)
+            found.append(env.step(action))
 
-    return spent(run)
+    taken = spent(run)
+    return taken, b"".join(seen.tobytes() + struct.pack("d", reward) for seen, reward, *_ in found)
 
 
 def only_mujoco(env: Any, actions: NDArray[Any]) -> float:
@@ -96,11 +111,6 @@ def only_mujoco(env: Any, actions: NDArray[Any]) -> float:
         env.data.ctrl[:] = action[3], -action[3]
         total += spent(lambda: mujoco.mj_step(env.model, env.data, nstep=env.frame_skip))
     return total
-
-
-def spread(values: list[float]) -> str:
-    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-    return f"{middle:.2f} (quartiles {low:.2f} to {high:.2f}, range {min(values):.2f} to {max(values):.2f})"
 
 
 def part_steps(names: list[str]) -> None:
@@ -115,55 +125,123 @@ def part_steps(names: list[str]) -> None:
             f"{costs.stock_reset:8.1f}{costs.quick_reset:7.1f}",
             flush=True,
         )
-    for what, values in (
-        ("stock, microseconds a step", [one.stock for one in found]),
-        ("quick, microseconds a step", [one.quick for one in found]),
-        ("mj_step alone", [one.limit for one in found]),
-    ):
-        print(f"  {what}: median {statistics.median(values):.0f}")
-    speedups = [c.stock / c.quick for c in found]
-    report(
-        "Meta-World's steps per CPU-second against its own environments, quartiles of the tasks",
-        statistics.quantiles(speedups, n=4) if len(speedups) > 1 else speedups,
-        goal=GOAL,
-        absolute=f"{min(speedups):.2f} to {max(speedups):.2f}",
+    stock, quick, limit = (
+        statistics.median(getattr(one, side) for one in found) for side in ("stock", "quick", "limit")
     )
-    print(f"  most that is possible, stock / mj_step alone: {spread([c.stock / c.limit for c in found])}")
-    print(f"  resets, stock / quick: {spread([c.stock_reset / c.quick_reset for c in found])}", flush=True)
+    # Each task has a ratio of its own; their median is not the ratio of the median times.
+    own = "ratios of the tasks, against its own environments"
+    report(
+        f"Meta-World's steps per CPU-second, {own}",
+        [one.stock / one.quick for one in found],
+        goal=GOAL,
+        absolute=f"medians of the times {stock:.0f} and {quick:.0f} µs; all steps equal",
+    )
+    report(
+        "`mj_step` alone against Meta-World's own step, ratios of the tasks: the most that is possible",
+        [one.stock / one.limit for one in found],
+        absolute=f"median {limit:.0f} µs",
+    )
+    before, after = (statistics.median(getattr(one, side) for one in found) for side in RESETS)
+    report(
+        f"Meta-World's resets, {own}",
+        [one.stock_reset / one.quick_reset for one in found],
+        absolute=f"medians of the times {before:.1f} and {after:.1f} ms",
+    )
 
 
-SWITCHED = MT50[::5]
+RESETS = ("stock_reset", "quick_reset")
+BUILD_ROUNDS, DRAWN_ROUNDS = 5, 3
+SOME = MT50[::10]
+"""Tasks that are switched to with drawing, where pictures take most of the time."""
+FIRST_GOAL, SWITCH_GOAL = 200.0, 50.0
+"""Milliseconds of CPU."""
 
 
 def part_builds() -> None:
-    """Builds in fresh processes: with no model kept yet, with kept ones, and Meta-World's own."""
-    print(
-        f"CPU per build in milliseconds, after imports: the first, then the median of {len(SWITCHED)} other tasks"
+    """Builds in fresh processes, in turn: with no model kept yet, with kept ones, and Meta-World's own."""
+    try:
+        drawing = find_renderer().env
+    except NoPicturesError as error:
+        print(f"no builds with drawing: {error}")
+        drawing = {}
+    for environment in filter(None, (NO_GL, drawing)):
+        draws = environment is not NO_GL
+        what = "with drawing" if draws else "without drawing"
+        found: dict[str, list[list[float]]] = {"nothing kept": [], "models kept": [], "stock": []}
+        for number in range(DRAWN_ROUNDS if draws else BUILD_ROUNDS):
+            pictures = set()
+            with tempfile.TemporaryDirectory() as cache:
+                # What keeps models comes before what finds them.
+                sides = ["nothing kept", "models kept"]
+                for side in ["stock", *sides] if number % 2 else [*sides, "stock"]:
+                    times, seen = build_apart(side, draws, {**environment, "XDG_CACHE_HOME": cache})
+                    found[side].append(times)
+                    pictures.add(seen)
+            assert len(pictures) == 1, "the quick environments were drawn differently"
+        report_builds(found, what)
+
+
+def build_apart(side: str, draws: bool, environment: dict[str, str]) -> tuple[list[float], str]:
+    """Build all tasks in a process of its own; returns milliseconds of each, and a digest of what was drawn."""
+    command = [sys.executable, __file__, "build", "stock" if side == "stock" else "quick", "x" if draws else ""]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
     )
-    with tempfile.TemporaryDirectory() as cache:
-        for what, stock in (("quick, nothing kept", ""), ("quick, models kept", ""), ("stock", "stock")):
-            command = [sys.executable, __file__, "build", stock]
-            done = subprocess.run(
-                command, env={**os.environ, "XDG_CACHE_HOME": cache}, capture_output=True, text=True, check=True
-            )
-            first, *others = map(float, done.stdout.split())
-            print(
-                f"  {what}: {first:.0f}, then {statistics.median(others):.0f} (at most {max(others):.0f})",
-                flush=True,
-            )
+    *times, digest = done.stdout.split()
+    return [float(time) for time in times], digest
 
 
-def build(stock: bool) -> None:
+def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
+    """Report first builds by round, and switches by task: each the median of the rounds."""
+    firsts = {side: [times[0] for times in rounds] for side, rounds in found.items()}
+    switches = {
+        side: [statistics.median(times) for times in list(zip(*rounds, strict=True))[1:]]
+        for side, rounds in found.items()
+    }
+    for name, times, goal in (
+        ("Meta-World's first build after imports", firsts, FIRST_GOAL),
+        ("another task of Meta-World in the same process, a build each", switches, SWITCH_GOAL),
+    ):
+        nothing, stock = (statistics.median(times[side]) for side in ("nothing kept", "stock"))
+        report(
+            f"{name}, {what}, models kept",
+            times["models kept"],
+            "ms",
+            goal,
+            f"CPU; {nothing:.0f} ms with nothing kept, Meta-World's own {stock:.0f} ms",
+        )
+
+
+def begin(one: Any, task: Task, look: Look, digest: Any) -> None:
+    one.reset(Episode(task, 0, 1000), look)
+    for seen in one.observe().values():
+        digest.update(seen.tobytes())
+
+
+def build(stock: bool, draws: bool) -> None:
+    """Print what builds of all tasks take in this process, and a digest of their first pictures."""
     for module in ("metaworld.env_dict", "scipy.spatial.transform", "proctor.benchmarks.metaworld.simulator"):
         importlib.import_module(module)
-    for name in ("reach-v3", *SWITCHED):
-        print(spent(lambda name=name: simulator(name, stock)[0].close()) * 1e3)  # type: ignore[misc]
+    look, digest = (frozenset({IMAGE}) if draws else NO_LOOK), hashlib.sha256()
+    for name in ("reach-v3", *(SOME if draws else MT50)):
+        ready: list[Any] = []
+
+        def start(name: str = name, ready: list[Any] = ready) -> None:
+            ready.extend(simulator(name, stock, "pixels" if draws else "state"))
+            begin(ready[0], ready[1], look, digest)
+
+        taken = spent(start)
+        if draws:
+            taken -= spent(partial(begin, ready[0], ready[1], look, digest))
+        ready[0].close()
+        print(taken * 1e3)
+    print(digest.hexdigest())
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["build", stock]:
-            build(bool(stock))
+        case ["build", side, draws]:
+            build(side == "stock", bool(draws))
         case ["builds"]:
             part_builds()
         case names:

@@ -88,7 +88,10 @@ def main() -> None:
             ours, limit = recorded_rate(wanted), bare_rate(wanted)
         ratios.append(ours / limit)
         print(f"{ours:.1f} demonstrations/s recorded, {limit:.1f} played by bare processes: {ours / limit:.2f}")
-    report(f"{len(MT10) * wanted} demonstrations, dataset included, against bare processes that play", ratios)
+    report(
+        f"{len(MT10) * wanted} demonstrations, dataset included, against bare processes of Meta-World's own",
+        ratios,
+    )
 
 
 if __name__ == "__main__":

@@ -92,8 +92,8 @@ class TrivialPolicy(Policy):
     def act(
         self, windows: Sequence[Window], memories: Sequence[Memory], generators: Sequence[np.random.Generator]
     ) -> Actions:
-        actions = decide(np.stack([window[-1][KEY] for window in windows]))
-        return Actions(np.repeat(actions[:, None], self._chunk, axis=1), memories)  # type: ignore[arg-type]
+        actions = decide(np.array([window[-1][KEY] for window in windows]))
+        return Actions(actions[:, None].repeat(self._chunk, 1), memories)  # type: ignore[arg-type]
 
 
 class TrivialEnv(gymnasium.Env):  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from proctor.plan import Plan
 from proctor.stats.intervals import Rate
@@ -14,26 +15,37 @@ from proctor.types import Episode
 
 
 @dataclass(frozen=True)
+class RunOutline:
+    """Known before anything is loaded."""
+
+    plan: Plan
+    """The whole plan."""
+    policy: str
+    benchmark: str
+    directory: Path
+    demonstrations: int = 0
+    """How many successes of every task end the run; 0: it runs its whole plan."""
+
+
+class Stage(NamedTuple):
+    """What is done before the first episode, or after the last, and how far that is."""
+
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class RunStart:
     """Known before the first episode."""
 
+    outline: RunOutline
     before: Outcomes
     """What of the plan had ended already."""
     workers: int
     placement: str
-    policy: str
-    benchmark: str
-    directory: Path
     nodes: int = 0
-    demonstrations: int = 0
-    """How many successes of every task end the run; 0: it runs its whole plan."""
     undecided: bool = False
     """Whether the policy may go elsewhere, by what its first calls take."""
-
-    @property
-    def plan(self) -> Plan:
-        """The whole plan."""
-        return self.before.plan
 
 
 @dataclass(frozen=True)
@@ -51,13 +63,21 @@ class Progress:
     busy: int
     workers: int
     episodes_here: int
+    ready: int | None = None
+    """Workers that have built their simulator; `None` where that is not known."""
 
 
 class Watcher:
     """Base of everything that watches a run; each method may be left out."""
 
+    def planned(self, outline: RunOutline) -> None:
+        """The plan is fixed; nothing has been loaded yet."""
+
+    def doing(self, stage: Stage) -> None:
+        """What is done until the first episode; told again when it changes, and as often as one likes."""
+
     def started(self, start: RunStart) -> None:
-        """The plan is fixed and workers are about to start."""
+        """All is loaded, and workers are about to start."""
 
     def begun(self, episode: Episode) -> None:
         """An episode was given to a worker."""
@@ -80,6 +100,16 @@ class Audience(Watcher):
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = watchers
+
+    def planned(self, outline: RunOutline) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.planned(outline)
+
+    def doing(self, stage: Stage) -> None:
+        """Pass it on."""
+        for watcher in self._watchers:
+            watcher.doing(stage)
 
     def started(self, start: RunStart) -> None:
         """Pass it on."""

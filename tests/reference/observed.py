@@ -36,6 +36,7 @@ WIDTH = 420  # an episode fits
 
 _NORMAL = (
     (r"in [\d.,]+ (s|min|h)\b.* steps/s\).*", "in T (SPEED)."),
+    (r"^[\d.,]+ (s|min|h)\b.* in all.*", "T in all."),
     (r"steps in [\d,]+ (s|min).*", "steps in T."),
     (r"\b(process|pid) \d+", r"\1 PID"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),

@@ -25,8 +25,8 @@ def test_every_line_is_an_object_and_every_episode_is_told(tmp_path: Path, refer
     assert done.returncode == 0, done.stderr
     told = events(done.stdout)
     kinds = [event["event"] for event in told]
-    assert (kinds[0], kinds[-2:]) == ("start", ["end", "result"])
-    assert set(kinds) == {"start", "episode", "progress", "note", "end", "result"}
+    assert (kinds[0], kinds[-2:]) == ("plan", ["end", "result"])
+    assert set(kinds) == {"plan", "stage", "start", "episode", "progress", "note", "end", "result"}
     episodes = [event for event in told if event["event"] == "episode"]
     keys = [(event["task_group"], event["task_id"], event["episode_index"]) for event in episodes]
     assert (

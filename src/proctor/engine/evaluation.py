@@ -15,8 +15,9 @@ from typing import Any
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
 from proctor.engine.demonstrations import DemonstrationQuota
-from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext, Workforce
+from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext
 from proctor.engine.executors.this_machine import ThisMachine
+from proctor.engine.finished import is_same_without_loading
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import Stop, rules_for
 from proctor.engine.warm_processes import WarmProcesses
@@ -31,9 +32,9 @@ from proctor.errors import (
     UsageError,
 )
 from proctor.eval_info import write_eval_info
-from proctor.events import Audience, RunStart, Watcher
+from proctor.events import Audience, RunOutline, RunStart, Stage, Watcher
 from proctor.installation import missing_package
-from proctor.plan import as_choice, make_plan, shard_of
+from proctor.plan import Plan, as_choice, make_plan, shard_of
 from proctor.policies.names import short_name
 from proctor.policies.protocol import LivePolicy
 from proctor.recording.assembly import assemble, check_can_record, recover
@@ -41,7 +42,7 @@ from proctor.results import Evaluation, ScoredRun
 from proctor.store.episodes import EpisodeTable
 from proctor.store.filesystem import missing_folders, prepare_directory
 from proctor.store.lock import RunLock
-from proctor.store.outcomes import FAILURE, SUCCESS, Outcomes
+from proctor.store.outcomes import FAILURE, SUCCESS
 from proctor.store.run_directory import RunDirectory, Shard, default_directory, open_run
 from proctor.store.schema import EpisodeRecord
 from proctor.store.stored_run import StoredRun
@@ -116,7 +117,13 @@ class EvaluationRun:
             self._directory.remove_leftovers()
             recover(self._directory.path)
             interrupts = stack.enter_context(Interrupts())
+            outline = run_outline(self._settings, self._directory, self._plan)
+            # Whatever ends the command: a display that draws itself anew stops before anything else is printed.
+            stack.callback(self._watcher.ended)
+            self._watcher.planned(outline)
             context = RunContext(stack, interrupts, self._watcher)
+            if (finished := self._finished()) is not None:
+                return finished
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     stored = self._directory.stored_identity()
@@ -138,7 +145,7 @@ class EvaluationRun:
                 job = prepared.staff(before)
                 session = table.begin_session(job.workforce.workers)
                 self._notes.keep_in(table)
-                self._watcher.started(run_start(self._settings, self._directory, before, job.workforce))
+                self._watcher.started(RunStart(outline, before, *job.workforce))
                 for note in facts.notes:
                     self._watcher.note(note)
                 if self._rules is not None:
@@ -160,15 +167,30 @@ class EvaluationRun:
                 table.check()  # whatever else ended the run, this matters more
             except StoreError as gone:
                 return self._unread(error=gone)
-            return self._conclude(table, session, ending, interrupts)
+            self._watcher.doing(Stage("writing the results"))
+            done = self._conclude(table, session, ending, interrupts)
+            return dataclasses.replace(done, nothing_to_do=not len(before.pending))
+
+    def _finished(self) -> Evaluation | None:
+        """Return the stored evaluation, if it is plain that nothing is left to do, without the policy."""
+        facts = self._executor.known_benchmark
+        if facts is None or self._rules is not None or not self._directory.holds_a_run():
+            return None
+        run, wanted = ScoredRun(self._directory.path, self._plan), self._settings.eval
+        with run.table():
+            planned = run.per_task == wanted.n_episodes and run.only == self._settings.only
+            if not planned or run.stopped is not None or len(run.all_ended.pending) or wanted.recording:
+                return None
+            if not is_same_without_loading(run, self._settings, facts):
+                return None
+        self._directory.write_config(to_plain(self._settings))
+        return Evaluation(run, write_eval_info(run), nothing_to_do=True)
 
     def _execute(self, job: Job, context: RunContext, table: EpisodeTable) -> Ending:
         try:
             return job.run(context, table, self._rules)
         except ProctorError as error:
             return Ending(error=error)
-        finally:
-            self._watcher.ended()
 
     def _conclude(self, table: EpisodeTable, session: int, ending: Ending, interrupts: Interrupts) -> Evaluation:
         """Write the result, also of a run that was cut short."""
@@ -304,18 +326,14 @@ def output_directory(settings: Settings) -> Path:
     return (settings.output_dir or default_directory(job_name)).absolute()
 
 
-def run_start(settings: Settings, directory: RunDirectory, before: Outcomes, workforce: Workforce) -> RunStart:
+def run_outline(settings: Settings, directory: RunDirectory, plan: Plan) -> RunOutline:
     """Return what those who watch are told first."""
-    return RunStart(
-        before=before,
-        workers=workforce.workers,
-        placement=workforce.placement,
+    return RunOutline(
+        plan=plan,
         policy=settings.policy.path or settings.policy.type,
         benchmark=_benchmark_name(settings),
         directory=directory.path,
-        nodes=workforce.nodes,
         demonstrations=settings.eval.demonstrations,
-        undecided=workforce.undecided,
     )
 
 

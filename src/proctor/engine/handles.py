@@ -75,14 +75,16 @@ class HostHandle:
         finally:
             os.close(memory)
 
-    def wait_ready(self, limits: LimitSettings, interrupts: Interrupts) -> PolicySpec:
-        """Wait until the policy is loaded; returns what it needs.
+    def wait_ready(
+        self, limits: LimitSettings, interrupts: Interrupts, waiting: Callable[[], None] = lambda: None
+    ) -> PolicySpec:
+        """Wait until the policy is loaded; returns what it needs. `waiting` is called again and again meanwhile.
 
         Raises:
             UsageError: the policy cannot be loaded, and why.
             PolicyHostError: the process died or hung while loading.
         """
-        message = self._receive(limits, interrupts)
+        message = self._receive(limits, interrupts, waiting)
         if message is None:
             ending = describe_exit(self.child.reap())
             words, python = self.child.last_words(), self.recipe.python
@@ -103,11 +105,14 @@ class HostHandle:
         self.cost = Cost(**message["cost"]) if message["cost"] else None
         return PolicySpec.from_wire(message["spec"])
 
-    def _receive(self, limits: LimitSettings, interrupts: Interrupts) -> Message | None:
+    def _receive(
+        self, limits: LimitSettings, interrupts: Interrupts, waiting: Callable[[], None] = lambda: None
+    ) -> Message | None:
         """Wait for what it has to say; `None`: it has ended. Raises if it hangs, or a signal comes."""
         sources: list[Readable | int] = [self.child.channel, self.child.pidfd, interrupts]
         while True:
             ready = wait_readable(sources, 0.5)
+            waiting()
             if interrupts.count:
                 raise Interrupted
             if self.child.channel in ready:
@@ -412,6 +417,13 @@ class WorkerHandle:
         """Let it end after what it was given."""
         self.retiring = True
         self.child.ask_to_stop()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has built a simulator."""
+        phase = self.slot.phase.read()[0]
+        waits = phase == Phase.IDLE and not self.assigned
+        return self.steps > 0 or waits or phase not in (Phase.START, Phase.LOAD, Phase.BUILD, Phase.IDLE)
 
     @property
     def asks(self) -> bool:

@@ -25,6 +25,7 @@ from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import choose_placement, worker_range
 from proctor.errors import NoPicturesError, PolicyHostError, UsageError
+from proctor.events import Stage
 from proctor.identity import (
     Identity,
     differences,
@@ -46,6 +47,8 @@ from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import LivePolicy, Policy, PolicySpec
 from proctor.recording.assembly import check_can_film
 from proctor.types import NO_VIDEOS, BenchmarkSpec, Episode, VideoChoice
+
+_LOADING = Stage("loading the policy")
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,7 @@ class Preparation:
         tell: Callable[[str], None],
         stored: Identity | None = None,
         pending: Sequence[Episode] = (),
+        doing: Callable[[Stage], None] = lambda stage: None,
     ) -> PreparedRun:
         """Load the policy, find a renderer, and say what the results will depend on.
 
@@ -155,13 +159,15 @@ class Preparation:
             tell: who is told what the user should know.
             stored: what a run depends on that is to be continued.
             pending: episodes for which workers start and build simulators while the policy loads.
+            doing: who is told, again and again, what is being waited for.
 
         Raises:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        policy = self.load(interrupts, stored, pending)
+        policy = self.load(interrupts, stored, pending, doing)
         try:
+            doing(Stage("getting ready"))
             return self.settle(policy, tell)
         except BaseException:
             policy.stop(0.0)
@@ -201,7 +207,11 @@ class Preparation:
         return spec_behind(steps, self.facts.spec).renamed(self.settings.rename_map)
 
     def load(
-        self, interrupts: Interrupts, stored: Identity | None = None, pending: Sequence[Episode] = ()
+        self,
+        interrupts: Interrupts,
+        stored: Identity | None = None,
+        pending: Sequence[Episode] = (),
+        doing: Callable[[Stage], None] = lambda stage: None,
     ) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
 
@@ -209,6 +219,7 @@ class Preparation:
         that it is made here, only to be asked.
         """
         settings = self._with_stored_batch(stored)
+        doing(_LOADING)
         if self.live is not None:
             spec = self.live.spec
             identity = policy_identity(policy_code("", settings), spec)
@@ -228,10 +239,16 @@ class Preparation:
         reloads = policy_class.reloads(settings)
         hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
         early = WarmProcesses()
+        workers: Sequence[WorkerHandle] = ()
+
+        def wait() -> None:
+            doing(_LOADING._replace(detail=built(workers)))
+
         try:
             if pending and self._warm is None and settings.placement != "worker":
-                early.keep_workers(self._start_early(pending))
-            specs = [self._wait_ready(hosts, number, interrupts) for number in range(len(hosts))]
+                workers = self._start_early(pending)
+                early.keep_workers(workers)
+            specs = [self._wait_ready(hosts, number, interrupts, wait) for number in range(len(hosts))]
             for host in hosts:
                 for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
                     raise UsageError(
@@ -280,16 +297,18 @@ class Preparation:
             workers[-1].build(pending[number])
         return workers
 
-    def _wait_ready(self, hosts: list[HostHandle], number: int, interrupts: Interrupts) -> PolicySpec:
+    def _wait_ready(
+        self, hosts: list[HostHandle], number: int, interrupts: Interrupts, waiting: Callable[[], None]
+    ) -> PolicySpec:
         """Wait for a host. One that had a policy before may have died of either: a new one takes its place."""
         try:
-            return hosts[number].wait_ready(self.settings.limits, interrupts)
+            return hosts[number].wait_ready(self.settings.limits, interrupts, waiting)
         except PolicyHostError:
             if hosts[number].generation == 1:
                 raise
         hosts[number].stop(0.0)
         hosts[number] = HostHandle(dataclasses.replace(hosts[number].recipe, generation=1))
-        return hosts[number].wait_ready(self.settings.limits, interrupts)
+        return hosts[number].wait_ready(self.settings.limits, interrupts, waiting)
 
     def _host(self, recipe: HostRecipe) -> HostHandle:
         host = self._warm.host(recipe) if self._warm is not None else None
@@ -448,3 +467,8 @@ class Preparation:
         if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
+
+
+def built(workers: Sequence[WorkerHandle]) -> str:
+    """Say how many workers have built their simulator, if there are any."""
+    return f"simulators {sum(worker.is_ready for worker in workers)}/{len(workers)}" if workers else ""

@@ -32,6 +32,13 @@ def end_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def process_age() -> float:
+    """Return for how many seconds this process has been there, Python's own start included."""
+    # The name of the program, in brackets, may have anything in it; the 20th field behind it is the start.
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS)
+
+
 def hear_of_children() -> None:
     """Let this process learn how its children end.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import Settings
 from proctor.config.yaml_files import CONFIG_FILE
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.evaluation import check_interpreter, output_directory, run_start, with_failures
+from proctor.engine.evaluation import check_interpreter, output_directory, run_outline, with_failures
 from proctor.engine.executors.protocol import Ending, Workforce
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.merging import merge_runs
@@ -17,7 +18,7 @@ from proctor.engine.preparation import Preparation
 from proctor.engine.process import STEADY
 from proctor.engine.stopping import rules_for
 from proctor.errors import Interrupted, ProctorError, UsageError
-from proctor.events import Watcher
+from proctor.events import RunStart, Stage, Watcher
 from proctor.installation import package_environment
 from proctor.parallel.launcher import Launcher
 from proctor.parallel.setup import ShardOptions, ShardSetup, choose_setup
@@ -72,6 +73,7 @@ class _Parallel:
         self._preparation = Preparation(settings, self._target.logs)
         tasks = self._preparation.facts.tasks
         self._plan = make_plan(tasks, settings.eval.n_episodes, settings.seed, settings.only)
+        self._outline = run_outline(settings, self._target, self._plan)
         self._rules = rules_for(settings, self._plan)
         self._earlier = earlier_runs(self._target)
         self._options = options._replace(num_shards=check_count(self._target, self._earlier, options.num_shards))
@@ -94,8 +96,11 @@ class _Parallel:
             self._target.remove_if_unused(created)
 
     def _run(self) -> Evaluation:
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, ExitStack() as stack:
+            stack.callback(self._watcher.ended)
             stored = next(filter(None, (run.stored_identity() for run in self._earlier)), None)
+            self._watcher.planned(self._outline)
+            self._watcher.doing(Stage("loading the policy"))
             try:
                 with interrupts.abruptly():
                     setup = choose_setup(self._preparation, self._options, stored, interrupts, self._watcher.note)
@@ -105,7 +110,7 @@ class _Parallel:
             self._check_not_serial(setup.shards, before)
             self._target.write_config(to_plain(self._settings))
             ending = self._launch(setup, before, interrupts)
-            return self._merge(ending)
+            return replace(self._merge(ending), nothing_to_do=not len(before.pending))
 
     def _already(self, setup: ShardSetup) -> Outcomes:
         """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
@@ -141,15 +146,19 @@ class _Parallel:
         for shard in left:
             shard.run.begin(setup.identity)
         workforce = Workforce(sum(min(setup.workers, len(shard.plan)) for shard in left), "shards")
-        self._watcher.started(run_start(self._settings, self._target, before, workforce))
-        dispatch = Dispatch(before, (), max_attempts=self._settings.eval.max_attempts, rules=self._rules)
+        self._watcher.started(RunStart(self._outline, before, *workforce))
+        settings = self._settings
+        dispatch = Dispatch(
+            before,
+            (),
+            max_attempts=settings.eval.max_attempts,
+            rules=self._rules,
+            exitfirst=settings.exitfirst,
+        )
         launcher = Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts)
-        try:
-            ending = launcher.run()
-        finally:
-            self._watcher.ended()
+        ending = launcher.run()
         for shard in launcher.cut_short:
-            shard.say_why_it_ended("a stopping rule over all shards was satisfied")
+            shard.say_why_it_ended(ending.words or "a stopping rule over all shards was satisfied")
         return ending
 
     def _recipe(self, setup: ShardSetup, number: int) -> ShardRecipe:
@@ -171,6 +180,7 @@ class _Parallel:
                 # Of the whole plan, which no shard sees; the launcher asks the rules.
                 "--eval.stop_when=none",
                 "--eval.until_better_than=none",
+                "--min_success=none",
             ],
             environment={**package_environment(), **STEADY, **setup.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",

@@ -9,28 +9,32 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
-from rich.progress import Progress as Bars
 from rich.text import Text
 
 from proctor.config.settings import Settings
-from proctor.events import Progress, RunStart, Watcher
-from proctor.report.console import PatientConsole, count, duration, interval, percent, printable
-from proctor.results import Evaluation, reporting, task_key
+from proctor.events import Progress, RunOutline, RunStart, Stage, Watcher
+from proctor.report.console import PatientConsole, printable
+from proctor.report.progress_line import (
+    Fact,
+    StageTeller,
+    TimeLeft,
+    describe_outline,
+    describe_start,
+    one_line,
+    progress_facts,
+    stage_words,
+)
+from proctor.report.task_board import TaskBoard, bar
+from proctor.results import Evaluation
 from proctor.store.filesystem import finite
-from proctor.store.outcomes import SUCCESS
 from proctor.store.schema import EpisodeRecord
 
-_MOST_TASKS = 12
 _PLAIN_SECONDS = 5.0
 
 
@@ -46,7 +50,7 @@ def make_display(console: PatientConsole, settings: Settings) -> Watcher:
         return Watcher()
     if kind == "json":
         return JsonDisplay(console)
-    return LiveDisplay(console) if kind == "live" else PlainDisplay(console)
+    return LiveDisplay(console) if kind == "live" else PlainDisplay(console, not settings.eval.use_async_envs)
 
 
 def _notebook() -> Any:
@@ -56,74 +60,53 @@ def _notebook() -> Any:
     return ipython.display if shell is not None and hasattr(shell, "kernel") else None  # type: ignore[union-attr]
 
 
-def describe_start(start: RunStart) -> str:
-    """Return the line that opens a run."""
-    tasks, before = len(start.plan.tasks), start.before.finished
-    resumed = f", {before} finished before" if before else ""
-    where = {
-        "central": "in its own process",
-        "worker": "inside the workers",
-        "thread": "in this process",
-        "inline": "in this process, no workers",
-        "nodes": "on every node",
-        "shards": "in every shard",
-    }[start.placement]
-    if start.undecided:
-        where += " (placement: auto, decided by its first calls)"
-    nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
-    each = "" if tasks == 1 else "each of "
-    what = (
-        f"{count(start.demonstrations, 'demonstration')} of {each}{count(tasks, 'task')}"
-        if start.demonstrations
-        else f"{count(len(start.plan), 'episode')} of {count(tasks, 'task')}"
-    )
-    return (
-        f"{start.benchmark}: {what}{resumed}; "
-        f"{count(start.workers, 'worker')}{nodes}; policy {start.policy} {where}"
-    )
-
-
-def describe_progress(progress: Progress) -> str:
-    """Return one line about a moment of a run."""
-    speed = progress.episodes_here / progress.seconds if progress.seconds else 0.0
-    left = (progress.total - progress.ended) / speed if speed else None
-    rate = progress.rate
-    shown = "not known yet" if rate is None or rate.value is None else f"{percent(rate)} ({interval(rate)})"
-    parts = [
-        f"{progress.ended}/{progress.total} episodes",
-        *([] if rate is None else [f"success {shown}"]),
-        f"{speed:.2f} episodes/s",
-        f"{progress.steps / progress.seconds if progress.seconds else 0:.0f} steps/s",
-        f"{progress.busy}/{progress.workers} workers busy",
-    ]
-    if progress.errors:
-        parts.append(count(progress.errors, "error"))
-    if left is not None and progress.ended < progress.total:
-        parts.append(f"{duration(left)} left")
-    return ", ".join(parts)
-
-
 class PlainDisplay(Watcher):
-    """A line every few seconds, for logs and batch jobs."""
+    """A line every few seconds, for logs and batch jobs.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: where to.
+        quiet: whether what is waited for is told only as it begins: a debugger may have the terminal.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
         self._console = console
         self._last = time.monotonic()
+        self._left = TimeLeft()
+        self._stages = None if quiet else StageTeller(self._print)
+
+    def planned(self, outline: RunOutline) -> None:
+        """Print the opening line and where results go."""
+        self._print(describe_outline(outline))
+        self._print(f"results go to {outline.directory}")
+
+    def doing(self, stage: Stage) -> None:
+        """Print a line if it takes long."""
+        if self._stages is not None:
+            self._stages.enter(stage)
 
     def started(self, start: RunStart) -> None:
-        """Print the opening line and where results go."""
+        """Print who does it."""
+        self._end_stage(done=True)
         self._print(describe_start(start))
-        self._print(f"results go to {start.directory}")
 
     def progress(self, progress: Progress) -> None:
-        """Print a line if the last one is some seconds old, or if all is done."""
+        """Print a line if the last one is some seconds old."""
+        left = self._left.look(progress)
         if time.monotonic() - self._last >= _PLAIN_SECONDS:
             self._last = time.monotonic()
-            self._print(describe_progress(progress))
+            self._print(one_line(progress_facts(progress, left)))
 
     def note(self, message: str) -> None:
         """Print a note."""
         self._print(message)
+
+    def ended(self) -> None:
+        """Tell no more."""
+        self._end_stage(done=False)
+
+    def _end_stage(self, done: bool) -> None:
+        if self._stages is not None:
+            self._stages.end(done)
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -136,16 +119,28 @@ class NotebookDisplay(Watcher):
         self._ipython = ipython
         self._line: Any = None
         self._opening = ""
+        self._left = TimeLeft()
+
+    def planned(self, outline: RunOutline) -> None:
+        """Show the opening line."""
+        self._opening = describe_outline(outline)
+        self._line = self._ipython.display(_as_text(self._opening), raw=True, display_id=True)
+
+    def doing(self, stage: Stage) -> None:
+        """Show what is waited for, in the same line."""
+        self._show(f"{stage.name}{f', {stage.detail}' if stage.detail else ''}")
 
     def started(self, start: RunStart) -> None:
-        """Show the opening line."""
-        self._opening = describe_start(start)
-        self._line = self._ipython.display(_as_text(self._opening), raw=True, display_id=True)
+        """Show who does it."""
+        self._opening = f"{self._opening}; {describe_start(start)}"
 
     def progress(self, progress: Progress) -> None:
         """Show how far the run is, in the same line."""
+        self._show(one_line(progress_facts(progress, self._left.look(progress))))
+
+    def _show(self, words: str) -> None:
         if self._line is not None:
-            self._line.update(_as_text(f"{self._opening}: {describe_progress(progress)}"), raw=True)
+            self._line.update(_as_text(f"{self._opening}: {words}"), raw=True)
 
     def note(self, message: str) -> None:
         """Show a note."""
@@ -157,77 +152,45 @@ def _as_text(line: str) -> dict[str, str]:
 
 
 class LiveDisplay(Watcher):
-    """Overall and per-task progress, redrawn in place."""
+    """Overall and per-task progress, redrawn in place, on as much of the screen as there is."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = Bars(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-            console=console,
-        )  # fmt: skip
-        self._overall = TaskID(0)
-        self._tasks: dict[tuple[str, int], TaskID] = {}
-        self._ended: Counter[tuple[str, int]] = Counter()
-        self._successes: Counter[tuple[str, int]] = Counter()
-        self._counted = self._ended
-        self._wanted: Counter[tuple[str, int]] = Counter()
-        self._reporting: set[tuple[str, int]] = set()
-        self._names: dict[tuple[str, int], str] = {}
-        self._line = Text("starting", style="dim")
+        self._board = TaskBoard()
+        self._left = TimeLeft()
+        self._stage, self._since = Stage("starting"), time.monotonic()
+        self._facts: list[Fact] = []
         self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._draw)
 
-    def started(self, start: RunStart) -> None:
-        """Print the opening line and begin drawing."""
-        self._console.print(describe_start(start), markup=False, highlight=False)
-        wanted = np.bincount(start.plan.numbers, minlength=len(start.plan.all_tasks))
-        if start.demonstrations:
-            # What is wanted are successes, so they are what the bars count.
-            self._counted, wanted[:] = self._successes, start.demonstrations
-        self._overall = self._bars.add_task("all tasks", total=int(wanted.sum()), rate="")
-        for number, task in enumerate(start.plan.all_tasks):
-            key, state = task_key(task), start.before["state"][start.before.of_task(number)]
-            self._wanted[key] = int(wanted[number])
-            self._ended[key], self._successes[key] = len(state), int((state == SUCCESS).sum())
-            self._names[key] = escape(printable(task.name).plain)
-        self._reporting = reporting(start.plan.tasks)
-        self._move_on()
+    def planned(self, outline: RunOutline) -> None:
+        """Print the opening lines and begin drawing."""
+        self._console.print(describe_outline(outline), markup=False, highlight=False)
+        self._console.print(Text(f"results go to {outline.directory}", style="dim"), soft_wrap=True)
         self._live.start()
 
+    def doing(self, stage: Stage) -> None:
+        """Show what is waited for; its seconds go on by themselves."""
+        if stage.name != self._stage.name:
+            self._since = time.monotonic()
+        self._stage, self._facts = stage, []
+
+    def started(self, start: RunStart) -> None:
+        """Print who does it, and show the tasks."""
+        self._console.print(describe_start(start), markup=False, highlight=False)
+        self._board = TaskBoard.of(start)
+        self.doing(Stage("starting workers"))
+
     def episode(self, record: EpisodeRecord) -> None:
-        """Count it; the bars move on with the next look at the run."""
-        key = record.key[:2]
-        self._ended[key] += 1
-        self._successes[key] += bool(record.success)
-
-    def _move_on(self) -> None:
-        done = {key: min(self._counted[key], wanted) for key, wanted in self._wanted.items()}
-        self._bars.update(self._overall, completed=sum(done.values()))
-        for key, ended in self._ended.items():
-            if not ended:
-                continue
-            if key not in self._tasks:
-                self._tasks[key] = self._bars.add_task(f"  {self._names[key]}", total=self._wanted[key], rate="")
-            self._bars.update(
-                self._tasks[key],
-                completed=done[key],
-                rate=f"{self._successes[key]}/{ended} succeeded" if key in self._reporting else "",
-            )
-        self._make_room()
-
-    def _make_room(self) -> None:
-        # More tasks than lines: show the unfinished ones, and of those the furthest.
-        room = max(3, min(_MOST_TASKS, self._console.height - 6))
-        order = sorted(self._tasks, key=lambda key: (self._counted[key] >= self._wanted[key], -self._ended[key]))
-        for place, key in enumerate(order):
-            self._bars.update(self._tasks[key], visible=place < room)
+        """Count it."""
+        self._board.add(record)
 
     def progress(self, progress: Progress) -> None:
-        """Move the bars on, and change the line under them."""
-        self._move_on()
-        self._line = Text(describe_progress(progress), style="dim")
+        """Show which tasks are running, and change the line under them."""
+        self._board.look(progress)
+        self._facts = progress_facts(progress, self._left.look(progress))
 
     def note(self, message: str) -> None:
-        """Print a note above the bars."""
+        """Print a note above."""
         self._console.print(Text(message, style="yellow"))
 
     def ended(self) -> None:
@@ -235,31 +198,59 @@ class LiveDisplay(Watcher):
         self._live.stop()
 
     def _draw(self) -> Group:
-        return Group(self._bars, self._line)
+        width, height = self._console.width, self._console.height
+        unicode = self._console.encoding.lower().startswith("utf")
+        status = one_line(self._facts, width - 1) or stage_words(self._stage, time.monotonic() - self._since)
+        last = Text(status[: width - 1], style="dim")
+        if not self._board.tasks:
+            return Group(last)
+        total = self._board.total
+        counts = f" {total.ended}/{total.wanted}"
+        overall = Text.assemble(
+            ("all tasks ", "bold"),
+            bar(total.ended, total.wanted, max(10, width - 12 - len(counts)), unicode),
+            counts,
+        )
+        rows = self._board.rows(width - 1, max(1, height - 3), unicode) if len(self._board.tasks) > 1 else []
+        return Group(overall, *rows, last)
 
 
 class JsonDisplay(Watcher):
     """Everything that happens, one JSON object per line, each written out at once.
 
-    Every line has an `event`: `start`, `episode`, `progress`, `note`, `end` and, last of all, `result`. A number
-    that is not finite is null. Whoever reads it needs no Proctor.
+    Every line has an `event`: `plan`, `stage`, `start`, `episode`, `progress`, `note`, `end` and, last of all,
+    `result`. A number that is not finite is null. Whoever reads it needs no Proctor.
     """
 
     def __init__(self, console: PatientConsole) -> None:
         self._console = console
+        self._stage = ""
+
+    def planned(self, outline: RunOutline) -> None:
+        """What will be run, and where its results go."""
+        self._print(
+            "plan",
+            benchmark=outline.benchmark,
+            policy=outline.policy,
+            tasks=list(dict.fromkeys(task.name for task in outline.plan.tasks)),
+            episodes=len(outline.plan),
+            directory=str(outline.directory),
+        )
+
+    def doing(self, stage: Stage) -> None:
+        """What is waited for, as it begins."""
+        if stage.name != self._stage:
+            self._stage = stage.name
+            self._print("stage", stage=stage.name)
 
     def started(self, start: RunStart) -> None:
-        """The plan's size, and how it will be run."""
+        """What was done before, and how the rest will be run."""
         self._print(
             "start",
-            benchmark=start.benchmark,
-            policy=start.policy,
-            tasks=list(dict.fromkeys(task.name for task in start.plan.tasks)),
-            episodes=len(start.plan),
             finished_before=start.before.finished,
             workers=start.workers,
             placement=start.placement,
-            directory=str(start.directory),
+            nodes=start.nodes,
         )
 
     def episode(self, record: EpisodeRecord) -> None:

@@ -63,16 +63,17 @@ class Trackers(Watcher):
             self._group.harmless(lambda: self._start(start))
 
     def _start(self, start: RunStart) -> None:
-        shard = start.directory.match(SHARD_DIRECTORIES)
-        place = f"{start.directory.parent.name}/{start.directory.name}" if shard else start.directory.name
+        directory = start.outline.directory
+        shard = directory.match(SHARD_DIRECTORIES)
+        place = f"{directory.parent.name}/{directory.name}" if shard else directory.name
         message = {
             "name": self._settings.job_name or place,
             "settings": to_plain(self._settings),
-            "planned": len(start.plan),
+            "planned": len(start.outline.plan),
             "resumed": bool(start.before.ended),
         }
-        ids = _ids(start.directory, self._group.names, self._settings)
-        self._group.start(start.directory, ids, message)
+        ids = _ids(directory, self._group.names, self._settings)
+        self._group.start(directory, ids, message)
 
     def progress(self, progress: Progress) -> None:
         """Tell where the run stands, once a second at most, and only if another episode has ended."""

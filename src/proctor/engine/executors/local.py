@@ -117,6 +117,7 @@ class RunOrder:
             demonstrations=self.settings.eval.demonstrations if self.feed is None else 0,
             logs=str(self.directory.logs),
             more=self.feed is not None,
+            exitfirst=self.settings.exitfirst,
         )
 
     def video(self, episode: Episode) -> Path | None:
@@ -487,7 +488,8 @@ class Coordinator:
         if not self._autoscaler.settled:
             self._autoscaler.look(self._load(steps))
         self._dispatch.workers = self._autoscaler.target
-        self._publisher.show(steps, self._busy(), self._running())
+        ready = sum(worker.is_ready for worker in self._workers.values())
+        self._publisher.show(steps, self._busy(), self._running(), ready)
 
     def _load(self, steps: int) -> WorkerLoad:
         used = sum(cpu_seconds(worker.child.process.pid) for worker in self._workers.values())

@@ -6,9 +6,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from proctor.benchmarks.facts import BenchmarkFacts
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
@@ -103,6 +104,10 @@ class Executor(Protocol):
     def tasks(self) -> Sequence[Task]:
         """The tasks, in plan order."""
 
+    @property
+    def known_benchmark(self) -> BenchmarkFacts | None:
+        """What the benchmark says of itself, where it runs here with a policy that the settings name."""
+
     def prepare(
         self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()
     ) -> PreparedExecutor:
@@ -162,7 +167,10 @@ class Publisher:
             self._ledger.check()
         return True
 
-    def show(self, steps: int, busy: int, running: Iterable[RunningEpisode] = ()) -> None:
-        """Tell how far the run is."""
+    def show(
+        self, steps: int, busy: int, running: Iterable[RunningEpisode] = (), ready: int | None = None
+    ) -> None:
+        """Tell how far the run is; `ready`: how many workers have built their simulator, where that is known."""
         dispatch, seconds = self._dispatch, time.monotonic() - self._began
-        self._watcher.progress(dispatch.tally.progress(steps, busy, dispatch.workers, running, seconds))
+        progress = dispatch.tally.progress(steps, busy, dispatch.workers, running, seconds)
+        self._watcher.progress(replace(progress, ready=ready))

@@ -23,6 +23,7 @@ from proctor.engine.executors.ray_cluster.payload import Payload, pack_files, pa
 from proctor.engine.executors.ray_cluster.scheduler import NodeScheduler
 from proctor.engine.stopping import StopRules
 from proctor.errors import BenchmarkError, Interrupted, PolicyError, ProctorError, RunError, StoreError
+from proctor.events import Stage
 from proctor.identity import UNKNOWN, Identity, check_identity, differences
 from proctor.machine.scratch import scratch_folder
 from proctor.store.outcomes import Outcomes
@@ -55,10 +56,16 @@ class RayCluster:
             learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
         )
 
+    @property
+    def known_benchmark(self) -> None:
+        """Nothing: the nodes have it."""
+        return None
+
     def prepare(self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()) -> Driver:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         settings = self._settings
         assert settings.cluster.address is not None
+        context.watcher.doing(Stage("connecting to the cluster"))
         code = context.stack.enter_context(scratch_folder("proctor-"))
         sources = pack_sources(settings, code)
         context.stack.enter_context(connected(settings.cluster.address, code))
@@ -92,7 +99,11 @@ class Driver:
         context: RunContext,
     ) -> None:
         self._settings, self._directory, self._payload, self._stored = settings, directory, payload, stored
-        self._interrupts, self._tell = context.interrupts, context.watcher.note
+        self._interrupts, self._tell, self._doing = (
+            context.interrupts,
+            context.watcher.note,
+            context.watcher.doing,
+        )
         self.pool = NodePool(settings, context, self._order)
         self._identity: Identity | None = None
         self._scheduler: NodeScheduler | None = None
@@ -105,7 +116,7 @@ class Driver:
 
     def _order(self, name: str, workers: int) -> NodeOrder:
         tree = to_plain(self._settings)
-        tree |= {"output_dir": None, "resume": None, "display": "none", "cluster": {}}
+        tree |= {"output_dir": None, "resume": None, "display": "none", "cluster": {}, "exitfirst": False}
         tree["eval"]["batch_size"] = workers
         return NodeOrder(
             name=file_name(f"{self._directory.path.name}-{name}"),
@@ -128,6 +139,7 @@ class Driver:
             if self._interrupts.count:
                 raise Interrupted
             ready = [node for node in self.pool.nodes if node.facts is not None]
+            self._doing(Stage("loading the policy", f"on {len(ready)}/{len(self.pool.nodes)} nodes"))
             moment = time.monotonic()
             if self._identity is None and len(ready) >= least:
                 enough_since = enough_since or moment
@@ -206,6 +218,7 @@ class Driver:
             cut_short=ledger.running(),
             rules=rules,
             demonstrations=self._settings.eval.demonstrations,
+            exitfirst=self._settings.exitfirst,
         )
         scheduler = self._scheduler = NodeScheduler(dispatch, ledger, self._directory, context.watcher)
         for node in self.admitted():
