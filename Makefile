@@ -25,6 +25,10 @@ SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SI
 PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium gym-pusht pymunk av $(TESTING)
 ALOHA_ENV = scripts/cached-env aloha 3.11 constraints-gym.txt $(CORE) gymnasium gym-aloha mujoco av $(TESTING)
 
+# Quick environments are proved with LeRobot's Meta-World and MuJoCo too; `make test-lerobot PROOFS=`: wholly.
+METAWORLD_PROOFS := $(foreach name,environments exact quick_env models drawing,tests/benchmarks/test_metaworld_$(name).py)
+PROOFS ?= not slow
+
 CHECKPOINTS := src/proctor/policies/compact/checkpoints
 demo: DEMO := outputs/demo/$(shell date +%Y-%m-%d_%H-%M-%S)
 demo: FILMED := door-open-v3:0 pick-place-v3:0 hammer-v3:0 basketball-v3:0 soccer-v3:0
@@ -46,10 +50,10 @@ test-all: $(VENV)/.installed-dev  ## every test
 fuzz: $(VENV)/.installed-dev  ## over 10,000 wild inputs of six kinds; PROCTOR_FUZZ_SEED=N: others
 	PROCTOR_FUZZ=$${PROCTOR_FUZZ:-1} $(PYTEST) -q tests/fuzz
 
-test-lerobot:  ## the tests of LeRobot's policies, in environments that are made once and kept
+test-lerobot:  ## the tests of LeRobot's policies, and Meta-World at its versions, in environments that are made once and kept
 	@lerobot=$$($(LEROBOT_ENV)) && simulator=$$($(SIMULATOR_ENV)) && \
 	export PYTHONPATH=$(CURDIR)/src PROCTOR_SIM_PYTHON=$$simulator OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 && \
-	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies
+	scripts/ensure-gl $$lerobot && $$lerobot -m pytest tests/lerobot_policies && $$lerobot -m pytest -m "$(PROOFS)" $(METAWORLD_PROOFS)
 
 test-trackers:  ## the tests of wandb, trackio and tensorboard, in an environment that is made once and kept
 	@python=$$($(TRACKERS_ENV)) && PYTHONPATH=$(CURDIR)/src $$python -m pytest tests/tracker_packages

@@ -44,6 +44,8 @@ class RunStart:
     workers: int
     placement: str
     nodes: int = 0
+    undecided: bool = False
+    """Whether the policy may go elsewhere, by what its first calls take."""
 
 
 @dataclass(frozen=True)

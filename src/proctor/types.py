@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proctor.errors import SimulatorError, UsageError
+
+if TYPE_CHECKING:  # loaded with the first array: `--help` has none
+    from numpy.typing import NDArray
 
 Observation = dict[str, Any]
 """Arrays by LeRobot's keys (`observation.image`, `observation.state`, ...), and `task`: the prompt."""
@@ -92,6 +92,8 @@ def as_flag(name: str, value: Any) -> bool:
     if value is True or value is False:
         return value
     try:
+        import numpy as np
+
         number = np.asarray(value).item()
         if not isinstance(number, str | bytes) and number in (0, 1):
             return bool(number)
@@ -150,6 +152,8 @@ class BenchmarkSpec:
         """Return one action, or several, as simulators execute them: within the bounds, where they clip them."""
         if not self.clips_actions:
             return actions
+        import numpy as np
+
         clipped: NDArray[Any] = np.clip(actions, self.action_low, self.action_high)
         return clipped.astype(actions.dtype, copy=False)
 

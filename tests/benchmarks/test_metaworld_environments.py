@@ -10,7 +10,14 @@ import pytest
 import proctor
 from harness import digests
 from proctor.benchmarks.metaworld import environments, exact
-from proctor.benchmarks.metaworld.environments import environment_class, stock_class, why_stock
+from proctor.benchmarks.metaworld.environments import (
+    PROVED,
+    environment_class,
+    nearest_proved,
+    stock_class,
+    why_stock,
+)
+from proctor.machine.versions import installed_versions
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +26,7 @@ def asked_anew() -> Iterator[None]:
 
     def forget() -> None:
         why_stock.cache_clear()
+        environments._with_these_sources.cache_clear()
         environments._arithmetic_agrees.cache_clear()
 
     forget()
@@ -30,14 +38,20 @@ def is_quick() -> bool:
     return environment_class("reach-v3") is not stock_class("reach-v3")
 
 
-def test_the_tested_versions_have_quick_environments() -> None:
+def test_the_proved_versions_have_quick_environments() -> None:
+    """These tests run with each of them: the first by `make test`, the second by `make test-lerobot`."""
+    versions = installed_versions(["metaworld", "mujoco"])
+    assert (versions["metaworld"], versions["mujoco"]) in {pair[:2] for pair in PROVED}
     assert why_stock() == ""
     assert is_quick()
+    assert nearest_proved().packages == f"metaworld=={versions['metaworld']} mujoco=={versions['mujoco']}"
 
 
-def test_another_mujoco_has_meta_worlds_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "installed_versions", lambda names: {"mujoco": "3.8.1"})
-    assert why_stock() == "mujoco is 3.8.1, not 3.3.0"
+def test_the_mujoco_of_another_proved_pair_has_meta_worlds_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = nearest_proved()
+    other = next(pair.mujoco for pair in PROVED if pair != here)
+    monkeypatch.setattr(environments, "installed_versions", lambda names: {"mujoco": other})
+    assert why_stock() == f"mujoco is {other}, not {here.mujoco}"
     assert not is_quick()
 
 
@@ -64,8 +78,10 @@ def test_one_changed_line_of_what_the_quick_ones_repeat_brings_meta_worlds_own_b
     with (tmp_path / changed).open("a") as file:
         file.write("TARGET_RADIUS = 0.06\n")
     why_stock.cache_clear()
+    environments._with_these_sources.cache_clear()
     assert why_stock().startswith(reason)
     assert not is_quick()
+    assert nearest_proved() in PROVED
 
 
 def test_arithmetic_that_differs_on_this_machine_brings_meta_worlds_own_back(

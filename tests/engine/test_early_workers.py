@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from harness import SUPPORT, THOUGHTFUL, Digests, digests, run_tiny
-from proctor.errors import UsageError
+from proctor.benchmarks.rendering import find_renderer
+from proctor.errors import NoPicturesError, UsageError
 from tiny_policies import aside
 
 POLICIES = SUPPORT / "tiny_policies.py"
@@ -42,3 +43,51 @@ def test_a_policy_that_cannot_be_loaded_leaves_no_worker_behind(tmp_path: Path) 
 def test_a_policy_that_goes_to_the_workers_gets_others(tmp_path: Path, reference: Digests) -> None:
     evaluation = run_tiny(tmp_path / "run", policy={"path": THOUGHTFUL, "placement": "worker"})
     assert digests(evaluation) == reference
+
+
+def test_on_a_resume_simulators_are_built_for_what_is_left(tmp_path: Path, reference: Digests) -> None:
+    """Task a is done; b could not be run."""
+    policy, tasks = {"path": THOUGHTFUL, "placement": "central"}, {"task": "a,b"}
+    wrong = {**tasks, "mischief": "build.raise:b:*:*"}
+    half = run_tiny(tmp_path / "run", policy=policy, env=wrong, eval={"max_attempts": 1})
+    assert {record.task for record in half.records if record.error} == {"b"}
+    noted = {**tasks, "mischief": "build.nothing!:a:*:* build.nothing!:b:*:*"}
+    whole = run_tiny(tmp_path / "run", policy=policy, env=noted)
+    assert [file.name for file in sorted(tmp_path.rglob("mischief-*"))] == ["mischief-1"]
+    assert not [record for record in whole.records if record.error]
+    assert digests(whole) == {key: found for key, found in reference.items() if key.group != "c"}
+
+
+_GL_TINY = """
+import os
+from pathlib import Path
+from tiny import Tiny
+
+class GlTiny(Tiny):
+    uses_gl = True
+
+    def make_simulator(self, task):
+        with (Path(self.settings.scratch) / "built").open("a") as file:
+            file.write(f"{os.getpid()} {os.environ['MUJOCO_GL']}\\n")
+        return super().make_simulator(task)
+"""
+
+
+@pytest.mark.gl
+def test_a_policy_that_looks_at_no_picture_takes_the_simulators_that_were_built_to_draw(tmp_path: Path) -> None:
+    try:
+        backend = find_renderer().backend
+    except NoPicturesError as error:
+        pytest.skip(str(error))
+    benchmark = tmp_path / "gl_tiny.py"
+    benchmark.write_text(_GL_TINY)
+    evaluation = run_tiny(
+        tmp_path / "run",
+        policy={"path": f"{POLICIES}:Thoughtful", "kwargs": {"drawn": False}, "placement": "central"},
+        env={"type": f"{benchmark}:GlTiny", "scratch": str(tmp_path), "task": "a,b"},
+        eval={"batch_size": 2},
+    )
+    assert evaluation.error is None
+    built = [line.split() for line in (tmp_path / "built").read_text().splitlines()]
+    assert {gl for _, gl in built} == {backend}
+    assert len({pid for pid, _ in built}) <= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from proctor.events import RunOutline, RunStart, Stage
 from proctor.plan import make_plan
 from proctor.report import progress_line
 from proctor.report.display import LiveDisplay, PlainDisplay
+from proctor.report.progress_line import describe_start
 from proctor.store.outcomes import Outcomes
 from proctor.store.schema import EpisodeRecord
 from proctor.types import Task
@@ -65,6 +67,13 @@ def test_stored_episodes_are_shown_at_once_and_not_one_by_one() -> None:
         assert re.search(r"far .* 8/10 +1 ✓ 7 ✗", shown)
     finally:
         display.ended()
+
+
+def test_where_the_policy_runs_is_said_to_be_open_as_long_as_it_is() -> None:
+    start = RunStart(OUTLINE, Outcomes.of(PLAN, []), 2, "central")
+    assert describe_start(start) == "2 workers, policy in its own process"
+    undecided = replace(start, undecided=True)
+    assert describe_start(undecided) == f"{describe_start(start)} (placement: auto, decided by its first calls)"
 
 
 def test_the_plan_comes_first_and_what_is_waited_for_has_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -17,13 +17,12 @@ from proctor.cli.command import Given, RunCommand
 from proctor.cli.unforeseen import say
 from proctor.config.load import build_settings
 from proctor.config.settings import Settings
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, Interrupted, ProctorError
 from proctor.machine.scratch import keep, scratch_folder
 from proctor.report.console import PatientConsole
-from proctor.tuning.advice import Advice, make_advice
-from proctor.tuning.null_policy import NULL_POLICY
-from proctor.tuning.report import advice_as_json, print_advice
+
+if TYPE_CHECKING:  # the engine: `--help` does without
+    from proctor.tuning.advice import Advice
 
 _WORDS = """Measure this machine with a policy and a benchmark, and print the command that runs them best.
 
@@ -46,6 +45,9 @@ class AutotuneSettings:
 
 
 def _autotune(given: Given[AutotuneSettings]) -> int:
+    from proctor.tuning.null_policy import NULL_POLICY
+    from proctor.tuning.report import advice_as_json, print_advice
+
     arguments = [argument for argument in given.arguments if argument != "--json"]
     if not given.tree.get("policy"):
         given.tree["policy"] = {"type": NULL_POLICY}
@@ -77,6 +79,9 @@ def stopped_measuring(stopped: Interrupted) -> int:
 
 def advise(settings: Settings) -> Advice:
     """Measure, and say what is done meanwhile on standard error. Raises `Interrupted` with the signal."""
+    from proctor.engine.interrupts import Interrupts
+    from proctor.tuning.advice import make_advice
+
     begun, errors = time.monotonic(), Console(stderr=True)
 
     def tell(what: str) -> None:

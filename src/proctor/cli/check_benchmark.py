@@ -15,8 +15,6 @@ from proctor.cli.command import Given, RunCommand
 from proctor.config.load import section
 from proctor.config.settings import MOST_SEED, AtLeast, AtMost
 from proctor.conformance.results import CheckResult, State
-from proctor.conformance.schedule import Extent
-from proctor.conformance.suite import check_tree
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError
 from proctor.report.console import Mark, MarkedLine, PatientConsole, print_marked
 
@@ -61,6 +59,9 @@ def _check(given: Given[CheckSettings]) -> int:
     if not env.get("type"):
         raise UsageError("name a benchmark: proctor check-benchmark NAME. See: proctor list benchmarks")
     tasks = [task.strip() for task in own.tasks.split(",") if task.strip()]
+    from proctor.conformance.schedule import Extent  # what plays episodes: `--help` does without
+    from proctor.conformance.suite import check_tree
+
     extent = Extent(tasks, episodes=own.episodes, steps=own.steps, seed=own.seed)
     with Console(stderr=True).status("") as status:
         results = check_tree(env, policy, extent, lambda words: status.update(f"{env['type']}: {words}"))

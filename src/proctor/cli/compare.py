@@ -7,19 +7,19 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from proctor.cli.command import Command
-from proctor.comparison.compare import compare_many
-from proctor.comparison.result import Comparison, Comparisons, as_document
 from proctor.config.settings import comma_list
 from proctor.errors import EXIT_OK, EXIT_VERDICT, UsageError, did_you_mean
 from proctor.files import clip
-from proctor.report.comparison import as_markdown, print_comparisons
 from proctor.report.console import PatientConsole, count
-from proctor.store.bundles import opened
+
+if TYPE_CHECKING:
+    from proctor.comparison.result import Comparison, Comparisons
 
 _WORDS = """Say whether policies differ: rates, difference, interval and verdict per task, group and overall.
 
@@ -41,6 +41,9 @@ def _compare(given: argparse.Namespace) -> int:
     if given.json and given.markdown:
         raise UsageError("--json and --markdown: choose one.")
     with ExitStack() as stack:
+        from proctor.comparison.compare import compare_many  # stored runs: `--help` does without
+        from proctor.store.bundles import opened
+
         runs = [stack.enter_context(opened(path)) for path in given.runs]
         found = compare_many(runs, tasks=given.tasks, alpha=given.alpha, all_pairs=given.all_pairs)
         _show(found, given)
@@ -88,6 +91,9 @@ def _verdict(text: str) -> str:
 
 
 def _show(found: Comparisons, given: argparse.Namespace) -> None:
+    from proctor.comparison.result import as_document
+    from proctor.report.comparison import as_markdown, print_comparisons
+
     if given.json:
         sys.stdout.write(json.dumps(as_document(found), indent=2, allow_nan=False) + "\n")
     elif given.markdown:

@@ -7,22 +7,22 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from proctor.cli.command import Command
 from proctor.cli.unforeseen import say
-from proctor.diff.findings import LiveDiff
-from proctor.diff.live import diff_live, question_of
-from proctor.diff.sources import HarnessResult, read_result
-from proctor.diff.stored import EpisodePair, StoredDiff, diff_results
 from proctor.errors import EXIT_FAILED, EXIT_OK, UsageError
 from proctor.report.console import PatientConsole, count, printable
-from proctor.store.bundles import opened
-from proctor.store.stored_run import StoredRun
-from proctor.types import Episode
+
+if TYPE_CHECKING:
+    from proctor.diff.findings import LiveDiff
+    from proctor.diff.sources import HarnessResult
+    from proctor.diff.stored import EpisodePair, StoredDiff
+    from proctor.store.stored_run import StoredRun
+    from proctor.types import Episode
 
 MOST_LINES = 200
 """Episodes that are named one by one."""
@@ -44,6 +44,10 @@ through it with ours, and says what differs first and why."""
 def _diff(given: argparse.Namespace) -> int:
     if given.live:
         return _diff_live(given)
+    # Stored runs, here and below: `--help` does without.
+    from proctor.diff.sources import read_result
+    from proctor.diff.stored import diff_results
+
     for flag in ("harness", "python", "steps"):
         if getattr(given, flag) is not None:
             raise UsageError(f"--{flag} is for --live.")
@@ -65,6 +69,10 @@ def _diff(given: argparse.Namespace) -> int:
 
 
 def _diff_live(given: argparse.Namespace) -> int:
+    from proctor.diff.live import diff_live, question_of
+    from proctor.store.bundles import opened
+    from proctor.store.stored_run import StoredRun
+
     if not 1 <= len(given.words) <= 2:
         raise UsageError("name a run, and an episode of it if not the first: proctor diff RUN TASK:EPISODE --live")
     path = Path(given.words[0])

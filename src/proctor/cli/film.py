@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -15,16 +15,13 @@ from proctor.cli.replay import MOST_LINES, ReplayProgress, named_run, status_of,
 from proctor.cli.unforeseen import say
 from proctor.config.flags import Nested
 from proctor.config.settings import AtLeast, AtMost, EvalConfig, Locates, comma_list
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import UsageError
 from proctor.files import given_path, is_there
-from proctor.replay.film import film, film_into_run, to_film
-from proctor.replay.replayer import Replay, check_names_no_code
-from proctor.replay.side_by_side import film_side_by_side, pairs_to_film
 from proctor.report.console import PatientConsole, count
-from proctor.store.bundles import SUFFIX, is_bundle, opened
-from proctor.store.run_directory import DATABASE
-from proctor.store.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from proctor.replay.replayer import Replay
+    from proctor.store.stored_run import StoredRun
 
 _WORDS = """Make videos of a run's failures, or of any episodes, after the fact, by replay of their actions.
 
@@ -73,6 +70,11 @@ class FilmFlags:
 
 
 def _film(given: Given[FilmFlags]) -> int:
+    # The engine and the store: `--help` does without.
+    from proctor.engine.interrupts import Interrupts
+    from proctor.replay.film import film, film_into_run, to_film
+    from proctor.store.bundles import is_bundle, opened
+
     path, own = named_run(given.own.run, "film"), given.own
     words, other = _other(own)
     if other is not None:
@@ -103,6 +105,9 @@ def _film(given: Given[FilmFlags]) -> int:
 
 def _other(own: FilmFlags) -> tuple[str, Path | None]:
     """Return the episodes that are named, and the run among them, or behind its flag, if there is one."""
+    from proctor.store.bundles import SUFFIX
+    from proctor.store.run_directory import DATABASE
+
     named = comma_list(own.only)
     runs = [word for word in named if word.endswith(SUFFIX) or is_there(Path(word) / DATABASE)]
     if own.against is not None:
@@ -114,6 +119,10 @@ def _other(own: FilmFlags) -> tuple[str, Path | None]:
 
 
 def _film_two(path: Path, other: Path, words: str, given: Given[FilmFlags]) -> int:
+    from proctor.engine.interrupts import Interrupts
+    from proctor.replay.side_by_side import film_side_by_side, pairs_to_film
+    from proctor.store.bundles import opened
+
     own, console = given.own, PatientConsole(highlight=False)
     if own.which not in (None, "differing", "all"):
         raise UsageError(f"--which={own.which}: of two runs, differing or all. Or name episodes.")
@@ -145,6 +154,10 @@ def distinct_names(first: Path, second: Path) -> tuple[str, str]:
 
 
 def _run_at(named: Path, directory: Path, tree: Nested) -> StoredRun:
+    from proctor.replay.replayer import check_names_no_code
+    from proctor.store.bundles import is_bundle
+    from proctor.store.stored_run import StoredRun
+
     run = StoredRun.open(directory)
     if is_bundle(named):
         check_names_no_code(run, tree)

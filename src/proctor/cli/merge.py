@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from proctor.cli.command import Command
-from proctor.engine.merging import MergedRun, merge_runs
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_OK, UsageError
-from proctor.plan import spans
 from proctor.report.console import PatientConsole, count
-from proctor.report.summary import print_summary, write_run_report
+
+if TYPE_CHECKING:
+    from proctor.engine.merging import MergedRun
 
 _WORDS = """Put shards, or partial runs of one plan, together into one run.
 
@@ -34,6 +35,9 @@ def _merge(given: argparse.Namespace) -> int:
     if not given.directories:
         raise UsageError("name the runs to merge: proctor merge DIR... See: proctor merge --help")
     console = PatientConsole()
+    from proctor.engine.merging import merge_runs  # stored runs, here and below: `--help` does without
+    from proctor.report.summary import print_summary, write_run_report
+
     merged = merge_runs(given.directories, given.output_dir)
     console.print(
         Text(f"{count(len(merged.sources), 'run')}: {', '.join(map(str, merged.sources))}"), soft_wrap=True
@@ -60,6 +64,8 @@ merge_command.add_argument(
 
 
 def _conclude(merged: MergedRun, errors: Console) -> int:
+    from proctor.plan import spans
+
     resume = f"proctor eval --resume={shlex.quote(str(merged.evaluation.directory))}"
     if merged.missing:
         gaps = [f"{task} {', '.join(spans(indices))}" for task, indices in merged.missing.items()]

@@ -5,26 +5,23 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.text import Text
 
 from proctor.benchmarks.rendering import RenderDevice
-from proctor.cli.autotune import advise, stopped_measuring
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.run import carry_out
 from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section
 from proctor.config.settings import Settings
 from proctor.errors import Interrupted, UsageError
-from proctor.events import Audience
 from proctor.files import clip
-from proctor.parallel.run import check_parallel, earlier_runs, run_parallel
-from proctor.parallel.setup import ShardOptions
 from proctor.report.console import count
-from proctor.store.run_directory import RunDirectory
+
+if TYPE_CHECKING:  # the engine: `--help` does without
+    from proctor.parallel.setup import ShardOptions
 
 _WORDS = """Evaluate in several processes at once: shards of one plan, watched as one and merged at the end.
 
@@ -57,6 +54,12 @@ class ParallelSettings:
 
 
 def _parallel(given: Given[ParallelSettings]) -> int:
+    from proctor.cli.autotune import stopped_measuring
+    from proctor.cli.run import carry_out
+    from proctor.events import Audience
+    from proctor.parallel.run import check_parallel, run_parallel
+    from proctor.parallel.setup import ShardOptions
+
     own = given.own
     number = None if own.num_shards == "auto" else own.num_shards
     _check_makes_no_shards(given.tree)
@@ -106,11 +109,16 @@ def _check_makes_no_shards(tree: Nested) -> None:
 
 def _has_begun(settings: Settings) -> bool:
     """Whether there is a run to go on with, whose shards are as many as they are."""
+    from proctor.parallel.run import earlier_runs
+    from proctor.store.run_directory import RunDirectory
+
     return settings.output_dir is not None and bool(earlier_runs(RunDirectory(settings.output_dir)))
 
 
 def _autotuned(settings: Settings) -> tuple[Settings, int]:
     """Return the settings with the number of workers that was found best, and the number of shards."""
+    from proctor.cli.autotune import advise
+
     advice = advise(settings)
     workers = settings.eval.batch_size or advice.best_unchanged.choice.workers
     flags = f"--num-shards={advice.shards} --eval.batch_size={workers}"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proctor.cli.command import Given, RunCommand
-from proctor.cli.run import evaluate_here
 from proctor.config.flags import FlagText, Nested
 from proctor.config.help import flag_tables
 from proctor.config.load import build_settings, section
@@ -51,6 +50,8 @@ class RecordSettings:
 
 
 def _record(given: Given[RecordSettings]) -> int:
+    from proctor.cli.run import evaluate_here  # the engine: `--help` does without
+
     return evaluate_here(build_settings(_as_run(given.own, given.tree)), "record")
 
 

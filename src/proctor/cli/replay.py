@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -17,13 +17,12 @@ from proctor.cli.unforeseen import say
 from proctor.config.help import settings_table
 from proctor.config.help_pages import FlagList
 from proctor.config.settings import AtLeast, AtMost, EnvSettings, LimitSettings, Locates
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_FAILED, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, UsageError
 from proctor.events import Progress, Watcher
-from proctor.replay.replayer import Replay, Replayer, check_names_no_code, replayable
 from proctor.report.console import PatientConsole, count, duration
-from proctor.store.bundles import is_bundle, opened
-from proctor.store.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from proctor.replay.replayer import Replay
 
 MOST_LINES = 200
 """Episodes that are named one by one."""
@@ -91,6 +90,12 @@ def named_run(path: Path | None, command: str) -> Path:
 
 
 def _replay(given: Given[ReplayFlags]) -> int:
+    # The engine and the store: `--help` does without.
+    from proctor.engine.interrupts import Interrupts
+    from proctor.replay.replayer import Replayer, check_names_no_code, replayable
+    from proctor.store.bundles import is_bundle, opened
+    from proctor.store.stored_run import StoredRun
+
     path = named_run(given.own.run, "replay")
     with opened(path) as directory:
         run = StoredRun.open(directory)

@@ -13,7 +13,6 @@ from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError
 from proctor.files import check_output_file
 from proctor.report.console import PatientConsole
-from proctor.store.bundles import opened
 
 _WORDS = """Write one HTML file about a run, or about several side by side, that needs no network and no Proctor.
 
@@ -28,6 +27,7 @@ def _report(given: argparse.Namespace) -> int:
     if not given.directories:
         raise UsageError("name a run directory: proctor report DIR. See: proctor report --help")
     from proctor.report.page.page import REPORT, write_report
+    from proctor.store.bundles import opened
 
     def tell(line: str) -> None:
         Console(stderr=True).print(Text(line), soft_wrap=True)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from proctor.benchmarks.facts import BenchmarkFacts, asking, learn, make_benchmark
-from proctor.benchmarks.processors import spec_behind
-from proctor.benchmarks.protocol import Benchmark
 from proctor.blame import users_code
 from proctor.cli.command import Given, RunCommand
 from proctor.cli.unforeseen import say
@@ -19,19 +16,17 @@ from proctor.config.help import section_tables
 from proctor.config.load import build_settings
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import MOST_PORT, AtLeast, AtMost, Settings
-from proctor.engine.policy_session import check_fit
-from proctor.engine.process import be_steady
 from proctor.errors import UsageError
 from proctor.identity import policy_code, policy_identity
 from proctor.machine.addresses import LOCAL
 from proctor.machine.versions import cpu_kind, interpreter_versions, numeric_environment, own_hash_seed
-from proctor.policies.protocol import Policy, PolicySpec
-from proctor.policies.remote.handshake import metadata_of
 from proctor.report.console import PatientConsole
-from proctor.serve.batcher import Batcher
-from proctor.serve.server import Endpoint, WebsocketServer
-from proctor.serve.session import PolicyNeeds
-from proctor.types import BenchmarkSpec, Task
+
+if TYPE_CHECKING:
+    from proctor.benchmarks.facts import BenchmarkFacts
+    from proctor.benchmarks.protocol import Benchmark
+    from proctor.policies.protocol import Policy, PolicySpec
+    from proctor.types import BenchmarkSpec, Task
 
 _WORDS = """Offer a policy to others over openpi's protocol.
 
@@ -64,6 +59,16 @@ class ServeSettings:
 
 
 def _serve(given: Given[ServeSettings]) -> int:
+    # The engine and the server: `--help` does without.
+    from proctor.benchmarks.facts import asking, learn, make_benchmark
+    from proctor.benchmarks.processors import spec_behind
+    from proctor.engine.policy_session import check_fit
+    from proctor.engine.process import be_steady
+    from proctor.policies.remote.handshake import metadata_of
+    from proctor.serve.batcher import Batcher
+    from proctor.serve.server import Endpoint, WebsocketServer
+    from proctor.serve.session import PolicyNeeds
+
     own, settings = given.own, build_settings(given.tree)
     if settings.passed_over_note is not None:
         say(settings.passed_over_note)
@@ -127,6 +132,8 @@ def _origins(text: str) -> tuple[str, ...]:
 
 
 def _tasks(source: BenchmarkFacts | Benchmark) -> Sequence[Task]:
+    from proctor.benchmarks.facts import BenchmarkFacts
+
     return source.tasks if isinstance(source, BenchmarkFacts) else source.tasks()
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 from rich.console import Console
 
@@ -20,10 +20,11 @@ from proctor.errors import UsageError
 from proctor.files import check_folder, given_path
 from proctor.report.console import PatientConsole, count
 from proctor.training.compact.settings import NetworkSettings
-from proctor.training.display import TrainingDisplay, make_training_display
-from proctor.training.record import TRAINING, TrainingRecord
-from proctor.training.run import TrainingOutcome, TrainingRun
 from proctor.training.settings import Flags, TrainFlags, TrainingSettings, given_folder, training_settings
+
+if TYPE_CHECKING:  # what trains and evaluates: `--help` does without
+    from proctor.training.display import TrainingDisplay
+    from proctor.training.run import TrainingOutcome
 
 _WORDS = """Train a policy on a dataset, and evaluate its checkpoints beside: success with its interval over steps.
 
@@ -51,6 +52,9 @@ class TrainCommand:
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit status."""
+        from proctor.training.display import make_training_display
+        from proctor.training.run import TrainingRun
+
         flags = _resumed(parsed_flags(arguments, TrainFlags, "proctor train", say))
         settings = training_settings(flags)
         display = make_training_display(_display_kind(flags), PatientConsole())
@@ -81,6 +85,8 @@ def _display_kind(flags: Flags) -> str:
 
 def _resumed(flags: Flags) -> Flags:
     """Return the flags of the training that `--resume` names, with those beside it, and be where it was begun."""
+    from proctor.training.record import TRAINING, TrainingRecord
+
     given = flags.get("resume")
     if given is None:
         return flags
@@ -104,6 +110,8 @@ def _resumed(flags: Flags) -> Flags:
 
 
 def _conclude(outcome: TrainingOutcome, settings: TrainingSettings, display: TrainingDisplay) -> int:
+    from proctor.training.record import TRAINING
+
     place = settings.output_dir
     report = place / "report.html"
     display.ended(outcome.record.curve, report if report.is_file() else None)

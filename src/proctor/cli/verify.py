@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -17,16 +17,15 @@ from proctor.cli.unforeseen import say
 from proctor.config.help import settings_table
 from proctor.config.help_pages import FlagList
 from proctor.config.settings import AtLeast, AtMost, Locates, PolicySettings
-from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_FAILED, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, EXIT_USAGE
-from proctor.plan import Plan
-from proctor.replay.differences import EpisodeDifference
-from proctor.replay.policy_check import PolicyCheck, check_policy
-from proctor.replay.replayer import Replay, Replayer, check_names_no_code, replayable
-from proctor.replay.verification import draw, new_seed, not_covered, result_in_question, sample_of
 from proctor.report.console import PatientConsole, count
-from proctor.results import ScoredRun
-from proctor.store.bundles import content_hash, is_bundle, opened
+
+if TYPE_CHECKING:
+    from proctor.plan import Plan
+    from proctor.replay.differences import EpisodeDifference
+    from proctor.replay.policy_check import PolicyCheck
+    from proctor.replay.replayer import Replay
+    from proctor.results import ScoredRun
 
 _SEVERITY = (EXIT_OK, EXIT_EPISODE_ERRORS, EXIT_USAGE, EXIT_FAILED, EXIT_SIGTERM, EXIT_SIGINT)
 """Exit statuses of the parts: the last of these is that of the whole."""
@@ -67,6 +66,10 @@ def _tables() -> list[tuple[str, FlagList]]:
 
 
 def _verify(given: Given[VerifyFlags]) -> int:
+    from proctor.replay.replayer import check_names_no_code
+    from proctor.results import ScoredRun
+    from proctor.store.bundles import content_hash, is_bundle, opened
+
     path = named_run(given.own.run, "verify")
     console = PatientConsole(highlight=False)
     with opened(path) as directory:
@@ -78,6 +81,11 @@ def _verify(given: Given[VerifyFlags]) -> int:
 
 
 def _verify_run(run: ScoredRun, given: Given[VerifyFlags], console: Console) -> int:
+    from proctor.engine.interrupts import Interrupts
+    from proctor.replay.policy_check import check_policy
+    from proctor.replay.replayer import Replayer, replayable
+    from proctor.replay.verification import draw, new_seed, not_covered
+
     whole, _ = replayable(run)
     seed = new_seed() if given.own.sample_seed is None else given.own.sample_seed
     sample = draw(whole, given.own.sample, seed)
@@ -99,6 +107,8 @@ def _verify_run(run: ScoredRun, given: Given[VerifyFlags], console: Console) -> 
 
 
 def _introduce(run: ScoredRun, whole: Plan, sample: int, seed: int, console: Console) -> None:
+    from proctor.replay.verification import result_in_question
+
     ended = run.ended
     errors = f", {count(ended.errors, 'error')}" if ended.errors else ""
     console.print(
@@ -113,6 +123,8 @@ def _introduce(run: ScoredRun, whole: Plan, sample: int, seed: int, console: Con
 
 
 def _conclude_replay(replay: Replay, population: int, console: Console) -> int:
+    from proctor.replay.verification import sample_of
+
     _list(replay.differing, console)
     sample = sample_of(replay, population)
     compared = "beginnings, observations, rewards, success, endings, digests"

@@ -13,7 +13,6 @@ from proctor.config.settings import MOST_PORT
 from proctor.errors import UsageError
 from proctor.files import check_folder
 from proctor.report.console import PatientConsole
-from proctor.store.bundles import opened
 
 DEFAULT_ROOT = Path("outputs/eval")
 
@@ -29,6 +28,8 @@ def _view(given: argparse.Namespace) -> int:
     if len(given.roots) > 1:
         raise UsageError(f"name one folder, not {len(given.roots)}; runs below it are found at any depth.")
     named = given.roots[0] if given.roots else DEFAULT_ROOT
+    from proctor.store.bundles import opened  # stored runs: `--help` does without
+
     with opened(named) as root:
         return _serve(root, named, given)
 

@@ -8,9 +8,7 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from proctor.blame import users_code
 from proctor.config.combinations import OFF
@@ -20,6 +18,9 @@ from proctor.config.settings import Locates
 from proctor.config.yaml_files import TooLargeError, YamlError, parse_yaml
 from proctor.errors import UsageError, did_you_mean
 from proctor.files import clip, is_there
+
+if TYPE_CHECKING:  # loaded with the first value that is checked: `--help` checks none
+    from pydantic import ValidationError
 
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_NUMBER = re.compile(r"[-+]?0\d.*|\d{4,}[eE]\d+|\d+[-:].*")
@@ -37,6 +38,8 @@ def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Return values as a settings dataclass. Raises `UsageError` that names the flag, prefix and all."""
     hints = get_type_hints(kind, include_extras=True)
     ready = {name: prepared(f"{prefix}{name}", value, hints[name]) for name, value in values.items()}
+    from pydantic import TypeAdapter, ValidationError
+
     # A class of somebody else's may check itself, and fail in doing so.
     with users_code(f"the settings --{prefix}* of {kind.__module__}:{kind.__qualname__} cannot be checked"):
         try:
@@ -50,6 +53,8 @@ def validated(prefix: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 def validated_value(name: str, value: Any, annotation: Any) -> Any:
     """Return the value of one setting that is in no section, checked by its annotation."""
+    from pydantic import TypeAdapter, ValidationError
+
     ready = prepared(name, value, annotation)
     try:
         checked = TypeAdapter(annotation).validate_python(ready)

@@ -11,8 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from proctor.errors import UsageError
 from proctor.files import check_folder, clip, read_regular, reason
 
@@ -44,6 +42,8 @@ def parse_yaml(text: str) -> Any:
     """Return YAML as plain values. Raises `YamlError`."""
     if len(text) > MOST_BYTES:
         raise TooLargeError(f"more than {MOST_BYTES >> 20} MiB")
+    import yaml  # here: `--help` and `list` read none
+
     # The parser in C is ten times as fast, which whoever looks at hundreds of runs notices. It does not know the
     # halves of characters that file names can hold.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -62,6 +62,8 @@ def parse_yaml(text: str) -> Any:
 
 def _check_size(text: str, loader: Any) -> None:
     """Add up what every alias would be written out, event by event: nothing is built before it is known."""
+    import yaml
+
     anchored: dict[str, int] = {}
     open_anchors: list[tuple[str | None, int]] = []
     total = 0
@@ -95,6 +97,8 @@ def _check_size(text: str, loader: Any) -> None:
 
 def dump_yaml(value: Any, **style: Any) -> str:
     """Return plain values as text that reads back as the same values."""
+    import yaml
+
     text: str = yaml.safe_dump(value, allow_unicode=True, **style)
     # Unicode's own line breaks are written as they are, and read as spaces.
     return yaml.safe_dump(value, **style) if set(text) & set("\x85\u2028\u2029") else text

@@ -186,13 +186,13 @@ def with_environments(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _with_environments(finding: Finding) -> Finding:
-    from proctor.benchmarks.metaworld.environments import TESTED, why_stock
+    from proctor.benchmarks.metaworld.environments import nearest_proved, why_stock
 
     why = why_stock()
     if not why:
         return replace(finding, text=f"{finding.text}, in quick environments")
     text = f"{finding.text}, its own environments, half as quick: {why}"
-    return replace(finding, state="note", text=text, remedy=f"pip install {TESTED}")
+    return replace(finding, state="note", text=text, remedy=f"pip install {nearest_proved().packages}")
 
 
 def absent(package: Package, python: tuple[int, int]) -> Finding:

@@ -127,7 +127,8 @@ class EvaluationRun:
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     stored = self._directory.stored_identity()
-                    prepared = self._executor.prepare(context, stored)
+                    pending = self._directory.likely_pending(self._plan)
+                    prepared = self._executor.prepare(context, stored, pending)
             except Interrupted:
                 return self._unread(interrupts.first)
             try:

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from proctor.benchmarks.rendering import NO_GL
 from proctor.config.settings import LimitSettings
 from proctor.engine.eventfd import EventFd
 from proctor.engine.interrupts import Interrupts
@@ -272,8 +273,8 @@ class WorkerRecipe(WorkerBoot):
 
 _POLICY_PHASES = (Phase.LOAD, Phase.ACT)
 
-_WORLD = ("benchmark", "env", "benchmark_identity", "environment", "python", "policy", "policy_settings")
-"""What of a recipe is settled when a worker has started; the rest it can be told anew."""
+_WORLD = ("benchmark", "env", "benchmark_identity", "python", "policy", "policy_settings")
+"""What of a recipe is settled when a worker has started, with its environment; the rest it can be told anew."""
 
 
 def _log(recipe: WorkerRecipe, number: int) -> Path:
@@ -320,6 +321,9 @@ class WorkerHandle:
     def fits(self, recipe: WorkerRecipe) -> bool:
         """Whether what it has loaded is what a recipe says: benchmark, processors, and a policy of its own."""
         if any(getattr(self._recipe, name) != getattr(recipe, name) for name in _WORLD):
+            return False
+        # One that can draw may as well draw nothing.
+        if recipe.environment not in (self._recipe.environment, NO_GL):
             return False
         own, other = self._recipe.policy_identity, recipe.policy_identity
         if recipe.policy is not None:

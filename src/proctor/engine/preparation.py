@@ -46,7 +46,7 @@ from proctor.machine.versions import (
 from proctor.plan import Plan, make_plan, repeats_note
 from proctor.policies.protocol import LivePolicy, Policy, PolicySpec
 from proctor.recording.assembly import check_can_film
-from proctor.types import NO_VIDEOS, BenchmarkSpec, VideoChoice
+from proctor.types import NO_VIDEOS, BenchmarkSpec, Episode, VideoChoice
 
 _LOADING = Stage("loading the policy")
 
@@ -149,7 +149,7 @@ class Preparation:
         interrupts: Interrupts,
         tell: Callable[[str], None],
         stored: Identity | None = None,
-        build_meanwhile: bool = False,
+        pending: Sequence[Episode] = (),
         doing: Callable[[Stage], None] = lambda stage: None,
     ) -> PreparedRun:
         """Load the policy, find a renderer, and say what the results will depend on.
@@ -158,14 +158,14 @@ class Preparation:
             interrupts: a stop signal ends the waiting.
             tell: who is told what the user should know.
             stored: what a run depends on that is to be continued.
-            build_meanwhile: whether workers start and build simulators while the policy loads.
+            pending: episodes for which workers start and build simulators while the policy loads.
             doing: who is told, again and again, what is being waited for.
 
         Raises:
             UsageError: something does not fit or is not there.
             Interrupted: a signal came first.
         """
-        policy = self.load(interrupts, stored, build_meanwhile, doing)
+        policy = self.load(interrupts, stored, pending, doing)
         try:
             doing(Stage("getting ready"))
             return self.settle(policy, tell)
@@ -210,7 +210,7 @@ class Preparation:
         self,
         interrupts: Interrupts,
         stored: Identity | None = None,
-        build_meanwhile: bool = False,
+        pending: Sequence[Episode] = (),
         doing: Callable[[Stage], None] = lambda stage: None,
     ) -> LoadedPolicy:
         """Load the policy where it will run, as far as that is known, and learn what it needs.
@@ -245,8 +245,8 @@ class Preparation:
             doing(_LOADING._replace(detail=built(workers)))
 
         try:
-            if build_meanwhile and self._warm is None and settings.placement != "worker":
-                workers = self._start_early()
+            if pending and self._warm is None and settings.placement != "worker":
+                workers = self._start_early(pending)
                 early.keep_workers(workers)
             specs = [self._wait_ready(hosts, number, interrupts, wait) for number in range(len(hosts))]
             for host in hosts:
@@ -262,11 +262,11 @@ class Preparation:
             raise
         return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts, early=early)
 
-    def _start_early(self) -> list[WorkerHandle]:
+    def _start_early(self, pending: Sequence[Episode]) -> list[WorkerHandle]:
         """Let workers import and build simulators while the policy is loaded: the slower of the two is waited for.
 
-        Their surroundings are guessed: that the policy will look at all that there is. Where that turns out to be
-        wrong they do not fit the run's recipe, and others are started.
+        Their surroundings are guessed: that the policy will look at all that there is. Who can draw is of use to a
+        policy that looks at no picture, too. Where the guess is wrong in another way, others are started.
         """
         settings, spec = self.settings, self.spec_behind(None)
         draws = any(feature.drawn for feature in spec.features.values())
@@ -285,16 +285,16 @@ class Preparation:
             environment=self._gl_environment(renderer),
             python=settings.env.python,
         )
-        plan = make_plan(self.facts.tasks, settings.eval.n_episodes, settings.seed, settings.only)
         on_gpu = renderer is not None and not renderer.software
-        room = worker_range(0, len(plan), usable_cores(), available_memory() // 2, open_file_limit(), on_gpu).start
+        machine = usable_cores(), available_memory() // 2, open_file_limit()
+        room = worker_range(0, len(pending), *machine, on_gpu).start
         workers = list[WorkerHandle]()
         for number in range(min(room, settings.eval.batch_size or room)):
             try:
                 workers.append(WorkerHandle(number, recipe, None))
             except OSError:
                 break  # there is no room for more; the run finds out by itself
-            workers[-1].build(plan[number])
+            workers[-1].build(pending[number])
         return workers
 
     def _wait_ready(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proctor.machine.processes import ask_program
 
-_SECONDS = 20
+_SECONDS, _QUICK_SECONDS = 20, 5
 _FIELDS = "index,uuid,name,memory.total,memory.used,driver_version"
 
 
@@ -23,9 +23,26 @@ class Gpu(NamedTuple):
     driver: str
 
 
+class GpuLoad(NamedTuple):
+    """What a GPU does at a moment: the percentage of the last moments in which it computed, and bytes in use."""
+
+    number: int
+    name: str
+    busy: int
+    used: int
+
+
 def visible_gpus() -> list[Gpu]:
     """Return the GPUs that CUDA would number 0, 1, ... here; none where there is no driver."""
     return _chosen([_gpu(row) for row in _query(f"--query-gpu={_FIELDS}")], os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def gpu_loads() -> list[GpuLoad]:
+    """Return how busy the GPUs are that this process may use, as far as the driver tells."""
+    rows = _query(f"--query-gpu={_FIELDS},utilization.gpu", _QUICK_SECONDS)
+    busy = {row[1]: int(row[-1]) for row in rows if row[-1].isdigit()}
+    gpus = _chosen([_gpu(row[:-1]) for row in rows], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return [GpuLoad(gpu.number, gpu.name, busy[gpu.uuid], gpu.used) for gpu in gpus if gpu.uuid in busy]
 
 
 def alike(gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -65,9 +82,9 @@ def _chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
     return chosen
 
 
-def _query(what: str) -> list[list[str]]:
+def _query(what: str, seconds: float = _SECONDS) -> list[list[str]]:
     try:
-        told = ask_program(["nvidia-smi", what, "--format=csv,noheader,nounits"], seconds=_SECONDS)
+        told = ask_program(["nvidia-smi", what, "--format=csv,noheader,nounits"], seconds=seconds)
     except OSError:
         return []
     if not told.may_be_well:

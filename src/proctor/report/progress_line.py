@@ -33,6 +33,8 @@ def describe_start(start: RunStart) -> str:
         "nodes": "on every node",
         "shards": "in every shard",
     }[start.placement]
+    if start.undecided:
+        where += " (placement: auto, decided by its first calls)"
     nodes = f" on {count(start.nodes, 'node')}" if start.nodes else ""
     before = start.before.finished
     resumed = f"; {count(before, 'episode')} finished before" if before else ""

@@ -55,6 +55,10 @@ def default_directory(job_name: str, now: float | None = None, kind: str = "eval
     return candidate
 
 
+_QUICKLY_READ = 20_000
+"""Episodes that are read in less time than a simulator takes to build."""
+
+
 class Shard(NamedTuple):
     """One of several parts of a plan, counted from 0."""
 
@@ -115,6 +119,13 @@ class RunDirectory:
         with EpisodeTable(self.path / DATABASE) as table:
             identity: Identity | None = table.meta("identity")
             return identity
+
+    def likely_pending(self, plan: Plan) -> Plan:
+        """Return the episodes that are still to run, to get ready for them; of a large run the whole plan."""
+        if not self.holds_a_run():
+            return plan
+        with EpisodeTable(self.path / DATABASE) as table:
+            return read_outcomes(table, plan).pending if table.count() <= _QUICKLY_READ else plan
 
     def begin(self, identity: Identity) -> None:
         """Store a new run's identity before its first episode: a process with another one is refused at once."""

@@ -11,6 +11,7 @@ from proctor.types import Look
 
 if TYPE_CHECKING:
     from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings
+    from proctor.benchmarks.metaworld.drawing import Drawing
 
 CameraName = Literal["corner", "corner2", "corner3", "corner4", "topview", "behindGripper", "gripperPOV"]
 
@@ -41,11 +42,12 @@ class MetaWorldCameras:
     """One camera, in the policy's size and in that of videos, drawn when it is asked for."""
 
     def __init__(self, env: Any, settings: MetaWorldSettings) -> None:
-        self._env = env
+        self._env, self._name = env, settings.camera_name
         self._view, self._film = _sizes(settings)
         self._turned = settings.camera_name == _TURNED
         if self._turned:
             env.model.cam_pos[_CORNER2] = _CORNER2_POSITION
+        self._drawing: Drawing | None = None
         self._drawn: dict[_Size, NDArray[np.uint8]] = {}
 
     def expect(self, look: Look) -> None:
@@ -60,10 +62,19 @@ class MetaWorldCameras:
         """Return the frame for videos; one the policy looked at is not drawn again."""
         return self._draw(self._film)
 
+    def close(self) -> None:
+        """Leave GL to another simulator."""
+        if self._drawing is not None:
+            self._drawing.close()
+            self._drawing = None
+
     def _draw(self, size: _Size) -> NDArray[np.uint8]:
         if size not in self._drawn:
-            viewer = self._env.mujoco_renderer._get_viewer("rgb_array")
-            viewer.viewport.width, viewer.viewport.height = size
-            image = self._env.render()
-            self._drawn[size] = np.ascontiguousarray(image[::-1, ::-1] if self._turned else image)
+            # Here, not above: the benchmark reads the cameras' names, and imports no simulator.
+            from proctor.benchmarks.metaworld.drawing import Drawing, turned, upright
+
+            if self._drawing is None:
+                self._drawing = Drawing(self._env.model, self._env.data, self._name)
+            rows = self._drawing.rows(*size)
+            self._drawn[size] = turned(rows) if self._turned else upright(rows)
         return self._drawn[size]

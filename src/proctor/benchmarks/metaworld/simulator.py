@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from proctor.benchmarks.metaworld.benchmark import TASK_ONE_HOT, MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.cameras import MetaWorldCameras, camera_arguments
 from proctor.benchmarks.metaworld.environments import environment_class, stock_class
-from proctor.benchmarks.rendering import Cameras
 from proctor.types import (
     ENVIRONMENT_STATE,
     IMAGE,
@@ -42,7 +41,7 @@ class MetaWorldSimulator:
     def __init__(self, task: Task, settings: MetaWorldSettings, spec: BenchmarkSpec) -> None:
         choose = stock_class if settings.stock else environment_class
         self._env = choose(task.name)(**camera_arguments(settings))
-        self._cameras: Cameras = MetaWorldCameras(self._env, settings)
+        self._cameras = MetaWorldCameras(self._env, settings)
         self._make_seedable()
         self._one_hot = np.equal(one_hot_tasks(settings), task.name).astype(np.float32)
         self._raw: NDArray[np.float64] = np.zeros(39)
@@ -110,7 +109,8 @@ class MetaWorldSimulator:
         return self._cameras.frame()
 
     def close(self) -> None:
-        """Free the GL context."""
+        """Free the model, and what was drawn of it."""
+        self._cameras.close()
         self._env.close()
 
     def _expect(self, look: Look) -> None:

@@ -28,6 +28,7 @@ from proctor.engine.warm_processes import WarmProcesses
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad, WorkerRange
 from proctor.errors import RunError, StoreError
 from proctor.files import reason
+from proctor.machine.gpu_use import GpuWatch
 from proctor.machine.processes import bond_of, cpu_seconds, peak_memory
 from proctor.machine.resources import available_memory, usable_cores
 from proctor.plan import Plan
@@ -198,27 +199,33 @@ class Coordinator:
         """Run to the end, whatever that is, and leave no child behind."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_signal)
         self._hosts.begin()
-        try:
-            self._fill()
-            if (early := self._order.prepared.policy.early) is not None:
-                early.close(0.0)  # those that nobody has taken
-            while True:
-                # Hand out before committing: a worker must not wait for the disk.
-                self._fill()
-                self._publisher.publish(self._running)
-                if self._is_over():
-                    break
-                for key, _ in self._selector.select(TICK):
-                    key.data()
-                self._look()
-            for worker in list(self._workers.values()):
-                self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
-            self._publisher.publish(self._running, last=True)
-            self._show()
-        finally:
-            self._shut_down()
+        with GpuWatch(self._order.prepared.on_gpu) as gpus:
+            try:
+                self._run(gpus)
+            finally:
+                self._shut_down()
         stopped_by = self._interrupts.first if self._dispatch.interrupted else None
         return Ending(stopped_by, self._dispatch.error, self._startup + self._hosts.startup)
+
+    def _run(self, gpus: GpuWatch) -> None:
+        self._fill()
+        if (early := self._order.prepared.policy.early) is not None:
+            early.close(0.0)  # those that nobody has taken
+        while True:
+            # Hand out before committing: a worker must not wait for the disk.
+            self._fill()
+            self._publisher.publish(self._running)
+            if self._is_over():
+                break
+            for key, _ in self._selector.select(TICK):
+                key.data()
+            self._look()
+        for worker in list(self._workers.values()):
+            self._on_messages(worker)  # what has ended by now is kept, whatever ends the run
+        for seen in gpus.stop():
+            self._dispatch.tell(seen)
+        self._publisher.publish(self._running, last=True)
+        self._show()
 
     # Handing out.
 

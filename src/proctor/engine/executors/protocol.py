@@ -45,11 +45,15 @@ class RunFacts(NamedTuple):
 
 
 class Workforce(NamedTuple):
-    """Who will run the episodes; `nodes` is 0 where there is no cluster."""
+    """Who will run the episodes; `nodes` is 0 where there is no cluster.
+
+    `undecided`: copies of the policy may be made, by what its first calls take.
+    """
 
     workers: int
     placement: str
     nodes: int = 0
+    undecided: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,15 @@ class Executor(Protocol):
     def known_benchmark(self) -> BenchmarkFacts | None:
         """What the benchmark says of itself, where it runs here with a policy that the settings name."""
 
-    def prepare(self, context: RunContext, stored: Identity | None) -> PreparedExecutor:
+    def prepare(
+        self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()
+    ) -> PreparedExecutor:
         """Get policy and benchmark ready.
 
         Args:
             context: what lives as long as the run.
             stored: the identity of the run that is to be continued, if there is one.
+            pending: what will probably run, as far as anybody knows yet: simulators may be built for it meanwhile.
 
         Raises:
             UsageError: something does not fit or is not there.

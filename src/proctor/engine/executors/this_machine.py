@@ -27,7 +27,7 @@ from proctor.policies.protocol import LivePolicy
 from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger
-from proctor.types import Task
+from proctor.types import Episode, Task
 
 
 class ThisMachine:
@@ -63,11 +63,12 @@ class ThisMachine:
         """What the benchmark says of itself, unless the policy is an object of the caller's."""
         return None if self._live else self.preparation.facts
 
-    def prepare(self, context: RunContext, stored: Identity | None) -> PreparedMachine:
+    def prepare(
+        self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()
+    ) -> PreparedMachine:
         """Load the policy and find a renderer."""
         _, interrupts, watcher = context
-        meanwhile = self.feed is None  # where episodes arrive later, nobody knows which simulators to build
-        prepared = self.preparation.prepare(interrupts, watcher.note, stored, meanwhile, watcher.doing)
+        prepared = self.preparation.prepare(interrupts, watcher.note, stored, pending, watcher.doing)
         return PreparedMachine(self, prepared)
 
 
@@ -137,7 +138,8 @@ class LocalJob:
             placement = "thread"
         else:
             placement = "central" if self.order.prepared.policy.hosts else "worker"
-        return Workforce(self.order.workers.start, placement)
+        workers = self.order.workers
+        return Workforce(workers.start, placement, undecided=workers.most > 1 and self.order.may_be_copied)
 
     def run(self, context: RunContext, ledger: Ledger, rules: StopRules | None = None) -> Ending:
         """Run to the end, with workers, or without if the settings say so."""

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from proctor.policies.lerobot.guard import (
     read_document,
     read_steps,
 )
+from proctor.policies.lerobot.kinds import register_kind, register_steps
 
 OLDEST_LEROBOT = Version("0.5")
 _CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
@@ -107,7 +107,7 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
         inner = directory / "pretrained_model"
         hint = f" Use --policy.path={path}/{inner.name}" if (inner / _CONFIG).is_file() else ""
         raise UsageError(f"--policy.path={path} is no LeRobot checkpoint: it has no {_CONFIG}.{hint}")
-    _register_policies()
+    register_kind(described.get("type"))
     guard = CheckpointGuard(trusted)
     with guard.watch(directory):
         if not trusted:
@@ -116,6 +116,7 @@ def open_checkpoint(path: str, overrides: Mapping[str, Any], device: str | None,
                 check_adapter(adapter, directory / ADAPTER)
         config = _read_config(path, directory, described.get("type"), overrides, device)
     config.pretrained_path = directory
+    register_steps(step.get("registry_name") for step in _all_steps(directory))
     declared = described.get("device")
     return Checkpoint(path, directory, config, guard, declared, _own_renames(directory))
 
@@ -146,14 +147,6 @@ def _directory(path: str, revision: str | None) -> Path:
         raise UsageError(
             f"--policy.path={path}: neither a directory here nor to be had from the hub: {reason}.{hint}"
         ) from error
-
-
-@cache
-def _register_policies() -> None:
-    from lerobot.utils.import_utils import register_third_party_plugins
-
-    register_third_party_plugins()
-    import lerobot.policies  # noqa: F401 - registers every kind of policy
 
 
 def _read_config(path: str, directory: Path, kind: Any, overrides: Mapping[str, Any], device: str | None) -> Any:
@@ -204,6 +197,10 @@ def _own_renames(directory: Path) -> dict[str, str]:
     if not isinstance(renames, dict) or not all(isinstance(name, str) for name in renames.values()):
         raise otherwise(directory / PREPROCESSOR, "'rename_map' is no map of names")
     return {policys: benchmarks for benchmarks, policys in renames.items()}
+
+
+def _all_steps(directory: Path) -> list[Mapping[str, Any]]:
+    return [step for name in (PREPROCESSOR, POSTPROCESSOR) for step in read_steps(directory, name)]
 
 
 def _steps(directory: Path) -> dict[str, dict[str, Any]]:

@@ -30,7 +30,7 @@ from proctor.store.outcomes import Outcomes
 from proctor.store.run_directory import RunDirectory
 from proctor.store.schema import Ledger
 from proctor.store.videos import file_name
-from proctor.types import Task
+from proctor.types import Episode, Task
 
 SETTLING_SECONDS = 60.0
 """How long a run that could begin waits for the other nodes, so that they have a say in what its identity is."""
@@ -61,7 +61,7 @@ class RayCluster:
         """Nothing: the nodes have it."""
         return None
 
-    def prepare(self, context: RunContext, stored: Identity | None) -> Driver:
+    def prepare(self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()) -> Driver:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         settings = self._settings
         assert settings.cluster.address is not None

@@ -1,0 +1,135 @@
+"""Pictures of one MuJoCo model, drawn off screen: what Gymnasium's viewer draws, with less around it.
+
+Neither depth nor a second copy is read back, and a GL context that one simulator leaves is taken by the next: its
+shaders are compiled, which takes longer than a picture. Each simulator has a context to itself while it lives,
+because what MuJoCo keeps there belongs to one model.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import sys
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.benchmarks.rendering import INSTALL_HINT, candidates
+from proctor.errors import BenchmarkError, NoPicturesError
+
+_MOST_GEOMS = 1000
+"""In a scene, as in Gymnasium."""
+
+_BACKENDS = ("egl", "osmesa", "glfw")
+"""Modules of MuJoCo's, each with a kind of GL context."""
+
+_left: list[Any] = []
+"""GL contexts that no simulator uses now."""
+
+
+class Drawing:
+    """Draws one camera of a model.
+
+    Args:
+        model: what is drawn; its off-screen buffer has to hold every size that is asked for.
+        data: the state in which it is drawn.
+        camera: the name of the camera.
+    """
+
+    def __init__(self, model: Any, data: Any, camera: str) -> None:
+        self._model, self._data = model, data
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = camera_number(model, camera)
+        self._scene = mujoco.MjvScene(model, _MOST_GEOMS)
+        self._options, self._perturbations = mujoco.MjvOption(), mujoco.MjvPerturb()
+        size = model.vis.global_.offwidth, model.vis.global_.offheight
+        self._gl: Any = _left.pop() if _left else _new_context(*size)
+        self._gl.make_current()
+        self._context: Any = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self._read: NDArray[np.uint8] = np.empty((0, 0, 3), np.uint8)
+
+    def rows(self, width: int, height: int) -> NDArray[np.uint8]:
+        """Draw, and return the picture from its lowest row upwards; it holds until the next is drawn."""
+        if self._read.shape[:2] != (height, width):
+            self._read = np.empty((height, width, 3), np.uint8)
+        self._gl.make_current()  # a neighbour in this process may have drawn meanwhile
+        view = mujoco.MjrRect(0, 0, width, height)
+        everything = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(
+            self._model, self._data, self._options, self._perturbations, self._camera, everything, self._scene
+        )
+        mujoco.mjr_render(view, self._scene, self._context)
+        mujoco.mjr_readPixels(self._read, None, view, self._context)
+        return self._read
+
+    def close(self) -> None:
+        """Free what belongs to this model, and leave the GL context to another simulator."""
+        gl, self._gl = self._gl, None
+        if gl is not None:
+            gl.make_current()
+            self._context.free()
+            _left.append(gl)
+
+    def __del__(self) -> None:
+        # Of a simulator that failed. MuJoCo frees its own in whatever GL context is current: not in a neighbour's.
+        gl = getattr(self, "_gl", None)
+        if gl is not None and not sys.is_finalizing():
+            gl.make_current()
+            if hasattr(self, "_context"):
+                self._context.free()
+            gl.free()
+
+
+def _new_context(width: int, height: int) -> Any:
+    """Return a context of the GL that this process draws with now, which MuJoCo may have been imported before."""
+    complaints = []
+    for backend in candidates():
+        if backend not in _BACKENDS:
+            complaints.append(f"MUJOCO_GL={backend}")
+            continue
+        try:
+            made = importlib.import_module(f"mujoco.{backend}").GLContext(width, height)
+        except Exception as error:
+            complaints.append(f"{backend}: {type(error).__name__}: {' '.join(str(error).split())}")
+        else:
+            _free_at_exit()
+            return made
+    raise NoPicturesError(f"no GL can draw here ({'; '.join(complaints)}). Run: {INSTALL_HINT}")
+
+
+@functools.cache
+def _free_at_exit() -> None:
+    """Free what is left before MuJoCo ends GL: its own order to do so came with the first context."""
+    atexit.register(lambda: [gl.free() for gl in _left])
+
+
+def camera_number(model: Any, name: str) -> int:
+    """Return a camera's number in a model. Gymnasium would draw another view if there is none of this name."""
+    number: int = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
+    if number < 0:
+        names = ", ".join(model.camera(each).name for each in range(model.ncam))
+        raise BenchmarkError(
+            f"--env.camera_name={name}: the installed Meta-World has no such camera. It has {names}."
+        )
+    return number
+
+
+def turned(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return rows that go upwards as a picture turned by half a circle: each row from its end.
+
+    A colour at a time, which is five times as quick as a pixel at a time.
+    """
+    picture = np.empty_like(rows)
+    for colour in range(3):
+        picture[:, :, colour] = rows[:, ::-1, colour]
+    return picture
+
+
+def upright(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return rows that go upwards as a picture, which has its highest row first."""
+    return rows[::-1].copy()
