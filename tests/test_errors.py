@@ -6,7 +6,7 @@ import pytest
 
 import proctor
 from harness import SUPPORT
-from proctor.errors import RunError, UsageError, for_python
+from proctor.errors import RunError, UsageError, for_python, nearest_flag
 
 TINY = f"{SUPPORT / 'tiny.py'}:Tiny"
 
@@ -77,3 +77,22 @@ def test_evaluate_speaks_of_no_flag(arguments: dict[str, object], words: str) ->
 def test_make_env_config_speaks_of_its_own_arguments() -> None:
     with pytest.raises(UsageError, match=r"^obs_type=pix: must be"):
         proctor.make_env_config("metaworld", obs_type="pix")
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--eval.n_episode", "--eval.n_episodes"),
+        ("--eval.batch-siz", "--eval.batch_size"),
+        ("--policy.batch_siz", "--policy.batch_size"),
+        ("--env.n_episodes", "--eval.n_episodes"),
+        ("--n_episodes", "--eval.n_episodes"),
+        ("--evl.n_episodes", "--eval.n_episodes"),
+        ("--env.n_episode", None),
+        ("--policy.tsk", None),
+        ("--env.sed", None),
+    ],
+)
+def test_a_mistyped_flag_is_taken_for_one_of_its_own_section(flag: str, meant: str | None) -> None:
+    known = ["--eval.n_episodes", "--eval.batch_size", "--policy.batch_size", "--env.task", "--seed"]
+    assert nearest_flag(flag, known) == meant

@@ -207,6 +207,9 @@ def evaluate(
 
 def _evaluate_tree(tree: dict[str, Any], live: LivePolicy | None, warm: WarmProcesses | None) -> Evaluation:
     settings = build_settings(tree)
+    for name in ("min_success", "junit"):
+        if getattr(settings, name) is not None:
+            raise UsageError(f"--{name} is what a command ends with; here, look at the result: success_rate.")
     watcher = make_display(PatientConsole(), settings)
     with Trackers(settings, watcher.note) as trackers:
         evaluation = film_run(evaluate_settings(settings, [watcher, trackers], live, warm), settings, watcher)

@@ -16,6 +16,10 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_EPISODE_ERRORS = 3
+EXIT_BELOW = 4
+"""The run is complete, and its success rate misses `--min_success`."""
+EXIT_VERDICT = 5
+"""The verdict of a comparison is one that `--fail-if` names, or nothing could be compared as it asks."""
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 
@@ -72,6 +76,12 @@ class BenchmarkError(RunError):
 
 class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
+
+
+class FirstErrorError(RunError):
+    """An episode ended in an error, and `--exitfirst` says that this ends the run. The same command goes on."""
+
+    exit_status = EXIT_EPISODE_ERRORS
 
 
 class PolicyLostError(ProctorError):
@@ -133,7 +143,8 @@ def unknown_flag(flag: str, known: Iterable[str], program: str = "proctor eval")
     """Return the error for a flag that there is none of, with the one that was meant."""
     known = set(known)
     # A flag of the command line that stands in a file is known, and still none there.
-    hint = "" if flag in known else did_you_mean(flag.partition("=")[0], known)
+    match = None if flag in known else nearest_flag(flag.partition("=")[0], known)
+    hint = f" Did you mean '{match}'?" if match else ""
     error = UsageError(f"unknown flag {flag}.{hint} See: {program} --help")
     error.unknown_flag = flag, known
     return error
@@ -162,6 +173,33 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     matches = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+def nearest_flag(flag: str, known: Iterable[str]) -> str | None:
+    """Return the known flag that a mistyped one most likely meant: of its own section, if one there is near.
+
+    Of another section only the same name will do, and beyond that a section whose own name was mistyped.
+
+    >>> known = ["--eval.n_episodes", "--eval.noise", "--env.task", "--seed"]
+    >>> nearest_flag("--eval.n_episode", known), nearest_flag("--env.n_episodes", known)
+    ('--eval.n_episodes', '--eval.n_episodes')
+    >>> nearest_flag("--evl.noise", known), nearest_flag("--n-episodes", known), nearest_flag("--env.sed", known)
+    ('--eval.noise', '--eval.n_episodes', None)
+    """
+    plain = {_plain(each): each for each in known}
+    section, _, name = _plain(flag).rpartition(".")
+    parts = {each: each.rpartition(".")[::2] for each in plain}
+    inside = {own: each for each, (place, own) in parts.items() if place == section}
+    if (match := nearest(name, inside)) is not None:
+        return plain[inside[match]]
+    elsewhere = {place: each for each, (place, own) in parts.items() if own == name}
+    if not elsewhere:
+        return None
+    return plain[elsewhere[nearest(section, elsewhere) or min(elsewhere)]]
+
+
+def _plain(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -102,6 +102,7 @@ def eval_info(run: ScoredRun) -> dict[str, Any]:
             "shard": shard and {"id": shard.number, "of": shard.of},
             "seed": identity["seed"],
             "reproducible": run.reproducible,
+            **run.labels,
             "identity": identity,
             "estimate": _estimate(overall.rate),
         },

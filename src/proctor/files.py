@@ -83,6 +83,16 @@ def check_folder(path: Path, what: str = "folder", remedy: str = "") -> None:
             pass
 
 
+def check_output_file(path: Path, flag: str = "output") -> None:
+    """Raise `UsageError` if no file can be written at a path that the user gave for one."""
+    with given_path(path, flag):
+        if path.is_dir():
+            raise UsageError(f"--{flag}={path} is a directory. Name a file in it.")
+        check_regular(path)
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"--{flag}={path}: there is no directory {path.absolute().parent}.")
+
+
 def is_folder(path: Path | str) -> bool:
     """Whether there is a folder at a path, which may be any text."""
     try:

@@ -189,6 +189,12 @@ class Results:
         won = state == SUCCESS
         return curve_of_successes(steps[won].tolist(), int((won | (state == FAILURE)).sum()))
 
+    def steps_to_success(self, tasks: Collection[TaskKey]) -> NDArray[np.int64]:
+        """Return after how many steps the episodes of some tasks succeeded, the quickest first."""
+        places = self.places_of(key for key in tasks if key in self.reporting)
+        steps: NDArray[np.int64] = np.sort(self.ended["steps"][places[self.ended["state"][places] == SUCCESS]])
+        return steps
+
     def seconds_by_span(self) -> dict[str, float]:
         """Return the workers' seconds by what they were spent on."""
         places = self.places_of(self._places)
@@ -285,6 +291,8 @@ class Evaluation:
     """How many episodes the run's dataset has; 0 where nothing is recorded."""
     unfilmed: int = 0
     """How many videos it was to have and does not, where they were to be made after its last episode."""
+    nothing_to_do: bool = False
+    """Whether everything that was asked for had ended before."""
 
     @property
     def directory(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from made_up_run import MadeUp, make_run
 
-from harness import flags, start_cli, tiny_tree
+from harness import start_cli
 from proctor.engine.video import VideoSink
 
 FIRST = "group=easy&task=0&episode=0"
@@ -87,10 +86,10 @@ def test_from_the_list_to_a_run_its_video_and_a_comparison(visiting: Any, addres
             page.get_by_role("checkbox", name=f"Choose {name},").check()
         page.get_by_role("button", name="Compare chosen runs").click()
         page.wait_for_url("**/compare/?run=day-1%2Frun-1&run=day-0%2Frun-0")
-        assert page.locator("ol.runs strong").all_text_contents() == ["outputs/policy-1", "outputs/policy-0"]
+        assert page.locator("ol.runs strong").all_text_contents() == ["policy-1", "policy-0"]
         assert page.locator("#compare .verdict").text_content()
         page.get_by_role("link", name="the other way round").click()
-        assert page.locator("ol.runs strong").first.text_content() == "outputs/policy-0"
+        assert page.locator("ol.runs strong").first.text_content() == "policy-0"
         card = page.locator(".gallery video").first
         card.scroll_into_view_if_needed()
         page.wait_for_function("v => v.duration > 1 && v.error === null", arg=card.element_handle())
@@ -108,6 +107,7 @@ def test_nothing_sticks_out(visiting: Any, address: str, screenshots: Path, size
             ("run", "run/day-0/run-0/"),
             ("compare", "compare/?run=day-0/run-0&run=day-1/run-1"),
             ("problem", "run/broken/"),
+            ("chart", "chart/?x=time"),
             ("episode", f"episode/day-0/run-0/?{FIRST}"),
         ):
             page.goto(address + path)
@@ -176,31 +176,3 @@ def test_without_scripts_runs_are_still_compared(visiting: Any, address: str) ->
         assert page.get_by_role("heading", level=1).text_content() == "run-0 and run-1"
         page.goto(f"{address}run/day-0/run-0/?outcome=error")
         assert page.locator("#episode-rows tbody tr").count() == 3
-
-
-def test_a_run_that_goes_on_is_seen_going_on_and_ending(
-    visiting: Any, address: str, root: Path, screenshots: Path
-) -> None:
-    path = root / "going"
-    tree = tiny_tree(path, n_episodes=200, env={"delay": 0.01}, job_name="going_on")
-    process = start_cli("eval", *flags(tree))
-    try:
-        with visiting(address) as visit:
-            page = visit.page
-            page.get_by_role("link", name="going_on").click(timeout=60_000)  # the list finds it by itself
-            page.wait_for_function("() => document.querySelector('#live progress')?.value > 5", timeout=60_000)
-            first = page.locator("#live progress").evaluate("p => p.value")
-            page.wait_for_function(f"() => document.querySelector('#live progress').value > {first}")
-            counts = page.locator("#result .facts dd").first.text_content()
-            page.wait_for_function(
-                "old => document.querySelector('#result .facts dd').textContent !== old",
-                arg=counts,
-                timeout=60_000,
-            )
-            page.screenshot(path=screenshots / "view-live.png")
-            page.wait_for_function("() => document.querySelector('#live') === null", timeout=120_000)
-            assert page.locator("#result .value").is_visible()
-            visit.check_quiet(address)
-    finally:
-        process.communicate(timeout=120)
-        shutil.rmtree(path, ignore_errors=True)

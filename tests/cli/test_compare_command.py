@@ -107,3 +107,39 @@ def test_markdown_is_whole_tables(runs: list[Path]) -> None:
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in lines}) <= 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "asked", "status", "words"),
+    [
+        (1, 0, "worse", 5, "fail-if=worse failed: "),
+        (0, 1, "worse", 0, "fail-if=worse passed: "),
+        (0, 1, "not-better", 0, "fail-if=not-better passed: "),
+        (0, 2, "worse", 0, "cannot tell"),
+        (0, 2, "not-better", 5, "fail-if=not-better failed: "),
+    ],
+)
+def test_fail_if_goes_by_the_verdict_and_says_why_in_a_line(
+    runs: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    first: int,
+    second: int,
+    asked: str,
+    status: int,
+    words: str,
+) -> None:
+    assert run(["compare", str(runs[first]), str(runs[second]), f"--fail-if={asked}"]) == status
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_fail_if_passes_no_run_that_is_not_complete(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    better = {task: [True] * 15 + [False] * 5 for task in TASKS}
+    part = make_run(tmp_path / "part", better, missing=[("push-v3", 19)])
+    assert run(["compare", str(runs[0]), str(part), "--fail-if=worse"]) == 5
+    assert "part is not complete: 59 of 60 episodes have ended" in capsys.readouterr().err
+    assert run(["compare", str(runs[0]), str(part), "--fail-if=bad"]) == 2
+    assert "--fail-if=bad: must be worse or not-better" in capsys.readouterr().err

@@ -104,10 +104,11 @@ def test_of_many_tasks_the_average_is_told_for_these_and_for_others(tmp_path: Pa
 
 
 def test_a_second_run_of_the_same_command_runs_nothing_and_says_the_same(tmp_path: Path) -> None:
-    arguments = ["eval", *flags(tiny_tree(tmp_path / "run"))]
+    arguments = ["eval", *flags(tiny_tree(tmp_path / "run", display="plain"))]
     first, second = run_cli(*arguments), run_cli(*arguments)
     assert first.returncode == second.returncode == 0
     table = [line for line in first.stdout.splitlines() if "│" in line]
+    assert table
     assert table == [line for line in second.stdout.splitlines() if "│" in line]
     assert not list((tmp_path / "run" / "logs").glob("worker-*"))
 
@@ -132,7 +133,7 @@ def test_the_stored_config_starts_a_run_of_its_own(tmp_path: Path, reference: Di
 
 
 def test_the_default_directory_is_lerobots(tmp_path: Path) -> None:
-    tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="my job")
+    tree = tiny_tree(tmp_path / "run", n_episodes=1, job_name="my job", display="plain")
     del tree["output_dir"]
     done = run_cli("eval", *flags(tree), cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,8 @@ POLICIES = SUPPORT / "tiny_policies.py"
 
 
 def test_text_that_is_no_unicode_costs_no_more_than_other_text(tmp_path: Path) -> None:
-    tree = tiny_tree(tmp_path / "run", env={"mischief": "step.surrogate:a:1:1"}, eval={"max_attempts": 2})
+    mischief = {"mischief": "step.surrogate:a:1:1"}
+    tree = tiny_tree(tmp_path / "run", env=mischief, eval={"max_attempts": 2}, display="plain")
     done = run_cli("eval", *flags(tree))
     assert done.returncode == 3, done.stderr
     assert "caf\\udce9" in done.stdout

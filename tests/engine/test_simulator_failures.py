@@ -59,7 +59,8 @@ def test_a_simulator_that_cannot_be_built_at_first_costs_no_episode(
 def test_what_always_goes_wrong_is_an_error_beside_the_rate_and_the_command_exits_with_3(
     tmp_path: Path, reference: Digests
 ) -> None:
-    tree = tiny_tree(tmp_path / "run", env={"mischief": "step.kill:b:2:1"}, eval={"max_attempts": 2})
+    mischief = {"mischief": "step.kill:b:2:1"}
+    tree = tiny_tree(tmp_path / "run", env=mischief, eval={"max_attempts": 2}, display="plain")
     done = run_cli("eval", *flags(tree))
     assert done.returncode == 3, done.stderr
     found = digests(tmp_path / "run")
@@ -107,7 +108,7 @@ def _writes_below(pid: int, place: Path) -> bool:
 
 
 def test_chatter_goes_to_a_log_and_not_to_the_terminal(tmp_path: Path) -> None:
-    tree = tiny_tree(tmp_path / "run", n_episodes=1, env={"mischief": "step.print:a:0:1"})
+    tree = tiny_tree(tmp_path / "run", n_episodes=1, env={"mischief": "step.print:a:0:1"}, display="plain")
     done = run_cli("eval", *flags(tree))
     assert done.returncode == 0, done.stderr
     assert "says hello" not in done.stdout + done.stderr

@@ -35,7 +35,7 @@ _TARGETS = (
     "", "/", "run", "rows", "report", "live", "compare", "compare/", "static", "static/page.css", "static/page.js",
     "static/nothing", "good", "good/", "other/", "hostile/", "bad", "run.sqlite", "config.yaml", "eval_info.json",
     "logs", "logs/worker-0.log", "videos", "videos/a/", "lock", "..", ".", "...", "../beside/secret.txt",
-    "secret.txt",
+    "secret.txt", "chart", "chart/", "parts", "episodes", "runs.csv", "runs.json", "runs.",
     "out.txt", "up", "up/beside/secret.txt", "absolute.mp4", "loop", "pipe.txt", "page.html", ".env.txt", "~", "*",
     "%2e%2e", "%2f", "%5c", "%00", "%ff", "%c3%28", "%u0041", "%", "%%32%65", "%252e%252e", "..;", "\\", "..\\",
     "//", "a" * 300, "é", "\x7f", "nonsense\udcff", "CON", "index.html", "favicon.ico", "robots.txt",
@@ -45,6 +45,8 @@ _QUERIES = (
     "run=good&run=hostile",
     "run=../beside&run=good", "run=%2e%2e", "run=good&run=good", "&".join(["run=good"] * 40), "run=%ff&run=good",
     "task=" + "a" * 5000, "task=%00", "a&b=c&&=", "%", "run", "run=good/videos&run=good", "task=<script>",
+    "format=csv", "format=json&task=a", "format=%00", "download", "tag=a&q=b", "tag=%ff&q=%00", "x=step&by=tag",
+    "x=time&by=policy&benchmark=%ff", "q=" + "a " * 2000,
     "run[]=good", "group=a&task=0&episode=1", "group=b&task=0&episode=1", "group=a&task=0&episode=" + "9" * 5000,
     "group=a&task=-1&episode=1e9", "group=%ff&task=0&episode=0", "group=a&group=b&task=0&task=1&episode=0",
 )  # fmt: skip

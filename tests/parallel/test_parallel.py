@@ -299,12 +299,11 @@ def test_a_killed_launcher_takes_everything_along_and_nothing_finished_is_lost(
 
 
 def test_the_same_command_again_starts_no_shard_and_says_the_same(sharded: Path) -> None:
-    plain = run_cli(*parallel(sharded, n_episodes=1))
+    plain = run_cli(*parallel(sharded, n_episodes=1, display="plain"))
     assert plain.returncode == 0, plain.stderr
     assert "│ a    │" in plain.stdout
-    start, *_, result = map(
-        json.loads, run_cli(*parallel(sharded, n_episodes=1, display="json")).stdout.splitlines()
-    )
+    *told, result = map(json.loads, run_cli(*parallel(sharded, n_episodes=1, display="json")).stdout.splitlines())
+    (start,) = [event for event in told if event["event"] == "start"]
     assert (start["finished_before"], start["workers"]) == (3, 0)
     assert (result["event"], result["status"], result["complete"]) == ("result", 0, True)
 
@@ -465,9 +464,8 @@ def test_a_mistake_is_told_once_and_leaves_nothing_behind(tmp_path: Path, extra:
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     # What only the policy can tell comes when the plan has been said.
-    assert all(
-        "episodes of 3 tasks; policy" in line or "results go to" in line for line in done.stdout.splitlines()
-    )
+    told = done.stdout.splitlines()
+    assert all("episodes of 3 tasks; policy" in line or "results go to" in line for line in told)
     assert not list(tmp_path.iterdir())
 
 

@@ -84,7 +84,8 @@ def test_a_run_against_a_server_that_cannot_be_seeded_says_that_it_is_not_reprod
 
 
 def test_a_local_run_does_not_say_so(tmp_path: Path) -> None:
-    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", task="a", n_episodes=1)))
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", task="a", n_episodes=1, display="plain")))
+    assert "results:" in done.stdout
     assert "reproducible" not in done.stdout
 
 

@@ -112,7 +112,7 @@ def test_a_run_that_goes_on_gets_the_videos_that_it_lacks(tmp_path: Path) -> Non
     run_tiny(run, task="a,b", n_episodes=1, env=SHORT, eval={"video": "2"})
     first = {name: video.stat().st_ino for name, video in videos(run).items()}
     assert sorted(first) == ["videos/a_0/eval_episode_0.mp4", "videos/b_0/eval_episode_0.mp4"]
-    done = run_cli("eval", f"--resume={run}", "--eval.n_episodes=3", "--display=none")
+    done = run_cli("eval", f"--resume={run}", "--eval.n_episodes=3", "--display=plain")
     assert done.returncode == 0, done.stderr
     assert {name: videos(run)[name].stat().st_ino for name in first} == first, "they are not made again"
     assert len(videos(run)) == 4

@@ -18,7 +18,7 @@ from proctor.report.page.page import write_report
 from proctor.results import ScoredRun
 from proctor.stats.intervals import success_rate
 from proctor.viewer.app import make_app
-from proctor.viewer.runs import summarise
+from proctor.viewer.summaries import summarise
 
 TABLE = Path(__file__).with_name("earlier_run.sql")
 

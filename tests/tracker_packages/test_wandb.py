@@ -125,3 +125,14 @@ def test_online_without_a_login_costs_a_note(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "wandb: " in done.stdout
     assert "The run and its results are not affected." in done.stdout
+
+
+def test_the_runs_own_tags_come_first_and_its_words_are_its_notes(tmp_path: Path) -> None:
+    chosen = {"enable": True, "mode": "offline"}
+    words: dict[str, Any] = {"tags": "baseline,paper", "description": "why", "notes": "what was seen"}
+    done = run_cli("eval", *flags(tiny_tree(tmp_path / "run", n_episodes=1, task="a", wandb=chosen, **words)))
+    assert done.returncode == 0, done.stderr
+    (found,) = runs(tmp_path / "run")
+    about = next(record.run for record in found if record.HasField("run"))
+    assert set(about.tags) >= {"baseline", "paper", "seed:1000"}
+    assert about.notes == "why\n\nwhat was seen"

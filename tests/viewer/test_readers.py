@@ -13,7 +13,8 @@ import pytest
 
 from made_runs import make_run
 from proctor.viewer.readers import BusyError, Readers
-from proctor.viewer.runs import Runs, summarise
+from proctor.viewer.runs import Runs
+from proctor.viewer.summaries import summarise
 
 STUCK = """
 import sys, threading

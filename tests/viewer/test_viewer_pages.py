@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up_run import alter
@@ -24,9 +25,18 @@ from proctor.store.run_directory import RunDirectory, Shard
 from proctor.store.schema import EpisodeRecord, RunningEpisode
 from proctor.types import EpisodeKey
 from proctor.viewer.addresses import address
+from proctor.viewer.keys import KEYS
 from proctor.viewer.pages import Pages
-from proctor.viewer.runs import Runs, summarise
+from proctor.viewer.runs import Runs
+from proctor.viewer.summaries import summarise
 from viewer_pages import HOSTILE, HTML, read, snapshot, text, viewing
+
+
+def rates_of(page: Any) -> list[str]:
+    """Return what a page says of the whole run, wherever it does: what is set large, and what is live."""
+    large = [one for one in page.iter() if one.get("class") == "value"]
+    live = [one for one in page.iter() if one.get("data-word") == "rate"]
+    return [text(one) for one in (*large, *live)]
 
 
 def rows(client: TestClient) -> dict[str, list[str]]:
@@ -45,7 +55,7 @@ def test_the_list_says_of_each_run_what_it_came_to(tmp_path: Path) -> None:
     assert set(found) == {"deep/er/done", "partial"}
     done, partial = found["deep/er/done"], found["partial"]
     assert done[2:7] == ["complete", "66.7 %", "95 % interval 20.8–93.9", "2/3", "1 error"]
-    assert done[8:10] == ["done.py:Policy", "2 tasks"]
+    assert done[8:10] == ["Policy", "2 tasks"]
     # Three quick successes have ended, and the fourth has outlasted them: nobody knows how that will end.
     assert partial[2:6] == ["incomplete 3 of 4", "–", "", "3/3"]
 
@@ -125,14 +135,14 @@ def test_a_run_that_is_written_is_read_and_not_disturbed(tmp_path: Path) -> None
         table.write([records[3], records[1]], running=[RunningEpisode(records[2].key, 50)])
         live = client.get("/live/run/").json()
         assert (live["state"], live["ended"], live["planned"]) == ("running", 3, 4)
-        # Episode 2 has run longer than the success took, and so counts as the two failures came out.
-        assert live["words"]["counts"] == "1 of 3"
-        assert live["words"]["rate"] == "~25.0 %"
-        assert live["words"]["interval"].endswith(", 1 running")
+        assert "rate" not in live["words"]
         assert live["words"]["speed"].endswith("episodes/s")
-        page = read(client, "/run/run/")
-        (bar,) = page.iter(f"{HTML}progress")
-        assert (bar.get("value"), bar.get("max")) == ("3", "4")
+        for where in ("/run/run/", "/parts/run/"):
+            page = read(client, where)
+            (bar,) = page.iter(f"{HTML}progress")
+            assert (bar.get("value"), bar.get("max")) == ("3", "4")
+            # Episode 2 has run longer than the success took, and so counts as the two failures came out.
+            assert rates_of(page) == ["~25.0 %"]
         table.write([records[2]])
     assert client.get("/live/run/").json()["state"] == "complete"
     assert not (path / "run.sqlite-wal").exists()
@@ -191,12 +201,58 @@ def test_what_is_wrong_with_a_directory_is_said_and_the_list_goes_on(tmp_path: P
         assert client.get(f"/compare/?run=good&run={name}").status_code == 409
 
 
+def test_tags_description_and_the_short_name_of_a_policy_are_shown(tmp_path: Path) -> None:
+    whole = "outputs/train/act/checkpoints/020000/pretrained_model"
+    for name, tags in (("one", "nightly, act"), ("two", "act"), ("three", None)):
+        run = RunDirectory(make_run(tmp_path / name, {"a": [True, False]}))
+        told = {"tags": tags, "description": f"what {name} is for", "notes": "moved the camera"}
+        run.write_config({"policy": {"type": "lerobot", "path": whole}, **told})
+    client = viewing(tmp_path)
+    page = read(client, "/")
+    (named, *_) = [one for one in page.iter(f"{HTML}span") if one.get("title") == whole]
+    assert text(named).replace(" ", "") == "act@020000"
+    assert "what one is for nightly act" in rows(client)["one"][1]
+    links = {text(a): a.get("href") for a in page.iter(f"{HTML}a") if a.get("class") == "tag"}
+    assert links["nightly 1"] == "/?tag=nightly"
+    for address_of_rows in ("/?tag=act", "/rows?tag=act"):
+        answer = client.get(address_of_rows).text
+        assert 'data-run="one"' in answer
+        assert 'data-run="two"' in answer
+        assert 'data-run="three"' not in answer
+    shown = text(read(client, "/run/one/"))
+    for words in (whole, "act@020000", "what one is for", "moved the camera", "nightly"):
+        assert words in shown
+
+
+def test_every_page_has_its_keys(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", {"a": [True, False]})
+    make_run(tmp_path / "b", {"a": [True, True]})
+    client = viewing(tmp_path)
+    for path in ("/", "/chart/", "/run/a/", "/compare/?run=a&run=b", "/episode/a/?group=a&task=0&episode=0"):
+        page = read(client, path)
+        (dialog,) = page.iter(f"{HTML}dialog")
+        keys = {text(key) for key in dialog.iter(f"{HTML}kbd")}
+        assert keys == {key for _, group in KEYS for pressed, _ in group for key in pressed}
+        assert [button.get("class") for button in page.iter(f"{HTML}button") if button.get("aria-haspopup")]
+
+
+def test_the_docs_list_every_key() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "view.md").read_text()
+    for _, group in KEYS:
+        for pressed, _ in group:
+            for key in pressed:
+                assert f"`{key}`" in docs, key
+
+
 def test_hostile_names_are_only_text(tmp_path: Path) -> None:
     name = HOSTILE.replace("/", "_")
     path = make_run(tmp_path / name, {f"x/{HOSTILE}": [True, None]}, videos=True)
     RunDirectory(path).write_config(
-        {"job_name": HOSTILE, "policy": {"path": HOSTILE}, "env": {"type": HOSTILE, "task": "\ud800"}}
-    )
+        {
+            "job_name": HOSTILE, "policy": {"path": HOSTILE}, "env": {"type": HOSTILE, "task": "\ud800"},
+            "tags": f"{HOSTILE},javascript:alert(1)", "description": HOSTILE, "notes": f"{HOSTILE}\ud800",
+        }
+    )  # fmt: skip
     with EpisodeTable(path / "run.sqlite") as table:
         table.add_note(HOSTILE)
         table.set_meta("stopped", {"episodes": 1, "rule": HOSTILE, "decision": "better", "wins": 1, "losses": 0})
@@ -208,7 +264,10 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
     for page in (
         "/",
         "/rows",
+        "/chart/?by=tag",
+        f"/?tag={HOSTILE}&q={HOSTILE}",
         run,
+        run.replace("/run/", "/parts/"),
         run.replace("/run/", "/report/"),
         f"{run}logs/",
         f"{run}?task={HOSTILE}",
@@ -218,8 +277,9 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
         assert answer.status_code == 200, page
         assert "<script>alert" not in answer.text
         assert "<img src=x" not in answer.text
-    for page in ("/", run, f"{run}logs/", other):
+    for page in ("/", "/chart/?by=tag", run, f"{run}logs/", other):
         tree = read(client, page)
+        assert not [a for a in tree.iter(f"{HTML}a") if (a.get("href") or "").startswith("javascript:")]
         assert not [e for e in tree.iter() if any(key.startswith("on") for key in e.attrib)]
         assert all(script.get("src") for script in tree.iter(f"{HTML}script"))
     assert len(rows(client)) == 2
@@ -292,7 +352,8 @@ def test_a_run_that_a_rule_ended_says_so(tmp_path: Path) -> None:
     with EpisodeTable(tmp_path / "run" / "run.sqlite") as table:
         table.set_meta("stopped", {"episodes": 2, "rule": "ci<=0.3", "decision": "better", "wins": 1, "losses": 0})
     client = viewing(tmp_path)
-    assert rows(client)["run"][2:6] == ["stopped by a rule ci<=0.3", "50.0 %", "95 % interval 9.5–90.5", "1/2"]
+    found = rows(client)["run"][2:6]
+    assert found == ["stopped by a rule ci<=0.3", "50.0 %", "95 % interval 9.5–90.5", "1/2"]
     assert "Stopped after 2 of 4 episodes: ci<=0.3" in text(read(client, "/run/run/"))
 
 
@@ -335,7 +396,8 @@ def test_episodes_are_shown_page_by_page_with_the_same_choice(
 
     def shown(**query: str) -> tuple[list[str], str]:
         text = bytes(pages.run(summary, tmp_path / "long", query).body).decode()
-        found = re.findall(r'<tr data-outcome="\w+"><td>(\w+)</td><td class="n"><a [^>]*>(\d+)</a></td>', text)
+        row = r'<tr data-key="[^"]+" data-outcome="\w+"><td>(\w+)</td><td class="n"><a [^>]*>(\d+)</a></td>'
+        found = re.findall(row, text)
         return [f"{task} {index}" for task, index in found], text
 
     seen: list[str] = []

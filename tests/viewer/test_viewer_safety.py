@@ -204,7 +204,7 @@ def test_every_answer_says_what_a_browser_may_do(client: TestClient, path: str) 
         ("/compare/run/videos/a_0/eval_episode_0.mp4", "video/mp4"),
         ("/report/run/videos/a_0/eval_episode_0.mp4", "video/mp4"),
         ("/static/page.css", "text/css; charset=utf-8"),
-        ("/static/viewer.js", "text/javascript; charset=utf-8"),
+        ("/static/run.js", "text/javascript; charset=utf-8"),
         ("/live/run/", "application/json"),
         ("/run/run/logs/", "text/html; charset=utf-8"),
     ],

@@ -29,7 +29,7 @@ _WORDS = """Measure this machine with a policy and a benchmark, and print the co
 
 usage: proctor autotune EVAL-FLAGS [--json]
 
-  proctor autotune --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=easy
+  proctor autotune --policy.path=proctor/metaworld-mt50 --env.type=metaworld --env.obs_type=state --env.task=easy
   proctor autotune --env.type=metaworld --env.task=easy
 
 It takes the flags of `proctor eval`, runs real workers and the real policy for about a minute, and stores nothing.

@@ -9,15 +9,15 @@ from rich.text import Text
 
 from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError
-from proctor.files import check_regular, given_path
+from proctor.files import check_output_file
 from proctor.report.console import PatientConsole, count
 from proctor.store.bundles import SUFFIX, write_bundle
 from proctor.store.stored_run import StoredRun
 
 _WORDS = """Write a run into one small file: settings, identity, plan, outcomes, digests and actions.
 
-  proctor bundle outputs/mt50
-  proctor bundle outputs/mt50 --output=act_mt50.proctor
+  proctor bundle outputs/expert
+  proctor bundle outputs/expert --output=mine.proctor
 
 No paths, secrets, names of machines, times, logs or videos are in it. It opens in report, view, compare, replay
 and verify, and its hash names exactly this result."""
@@ -28,12 +28,7 @@ def _bundle(given: argparse.Namespace) -> int:
         raise UsageError("name one run directory: proctor bundle RUN. See: proctor bundle --help")
     run = StoredRun.open(given.runs[0])
     output = given.output or Path(f"{run.path.name}{SUFFIX}")
-    with given_path(output, "output"):
-        if output.is_dir():
-            raise UsageError(f"--output={output} is a directory. Name a file in it.")
-        check_regular(output)
-        if not output.absolute().parent.is_dir():
-            raise UsageError(f"--output={output}: there is no directory {output.absolute().parent}.")
+    check_output_file(output)
     name = write_bundle(run, output)
     size = output.stat().st_size
     words = f"{output}: {count(run.ended.ended, 'episode')}, {size / 1e6:.2f} MB, sha256 {name}"

@@ -15,8 +15,8 @@ from proctor.report.console import PatientConsole
 _WORDS = """Write a run's result into a model's folder, as Hugging Face's Hub reads it: model-index in README.md,
 and .eval_results/*.yaml if the Hub lists the benchmark. All else in README.md is kept, byte for byte.
 
-  proctor card outputs/mt50 --to=outputs/train/act/checkpoints/last/pretrained_model
-  proctor card outputs/libero --to=model --benchmark=ORG/DATASET --task-id=libero_10
+  mkdir -p model && proctor card outputs/network --to=model
+  proctor card outputs/network --to=model --benchmark=my-team/metaworld --task-id=easy
 
 A run directory or a bundle will do. The run must be complete, or stopped by a rule, and of a whole plan. Errors
 count as failures here."""

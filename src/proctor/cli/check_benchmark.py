@@ -25,7 +25,8 @@ _WORDS = """Play a benchmark in processes of its own and say whether it keeps it
 usage: proctor check-benchmark NAME [--env.* flags] [--tasks=a,b] [--episodes=2] [--steps=20] [--json]
 
   proctor check-benchmark metaworld --tasks=reach-v3,push-v3
-  proctor check-benchmark my_benchmark.py:Mine --env.wind=0.5 --policy.path=my_policy.py:Scripted
+  proctor init benchmark my_benchmark.py  # a template to begin with
+  proctor check-benchmark my_benchmark.py:MyBenchmark --policy.path=my_benchmark.py:scripted
 
 NAME is a benchmark's name, file.py:Class or module:Class; see: proctor list benchmarks. --env.* are its settings,
 as for proctor eval; --env.python names another interpreter. --policy.* name a policy that can do the tasks, to

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from proctor.cli.unforeseen import say
 from proctor.errors import UsageError, unknown_flag
 
 if TYPE_CHECKING:  # the doctor must be able to speak where what reads settings is broken
     from proctor.config.flags import Nested
+    from proctor.config.help_pages import FlagList
 
 Own = TypeVar("Own")
 
@@ -56,7 +55,12 @@ class Command(argparse.ArgumentParser):
 
     def show_help(self, console: Console) -> None:
         """Print its words and its flags."""
-        console.print(self.format_help().rstrip(), markup=False, highlight=False, soft_wrap=True)
+        from proctor.config.help_pages import FlagList, print_flags, print_words
+
+        shown = [action for action in self._actions if action.help is not argparse.SUPPRESS]
+        print_words(console, f"{self.description}\n\n{self.format_usage().strip()}")
+        print_flags(console, "Flags", FlagList([(_typed(action), action.help or "", "") for action in shown]))
+        print_words(console, self.epilog or "")
 
     def error(self, message: str) -> Any:
         """Say what argparse has against a command line."""
@@ -79,6 +83,14 @@ class Command(argparse.ArgumentParser):
                 raise unknown_flag(word, flags.values(), self.prog)
             self.error(f"unexpected '{word}'")
         return given
+
+
+def _typed(action: argparse.Action) -> str:
+    """Return a flag or a word as it is typed."""
+    if not action.option_strings:
+        return str(action.metavar or action.dest)
+    flag = action.option_strings[-1]
+    return flag if action.nargs == 0 else f"{flag}={action.metavar or action.dest.upper()}"
 
 
 _EMPTY = "is empty: give a value, or leave it out"
@@ -118,14 +130,14 @@ class RunCommand(Generic[Own]):
         run: Callable[[Given[Own]], int],
         words: str,
         own: tuple[str, type[Own]],
-        tables: Callable[[], list[tuple[str, Table]]],
+        tables: Callable[[], list[tuple[str, FlagList]]],
         sections: Sequence[str] = (),
         first: str = "",
         rest: str = "",
     ) -> None:
         self._prog, self._run, self._words = f"proctor {name}", run, words
-        self._title, self._own = own
-        self._tables, self._sections, self._first, self._rest = tables, sections, first, rest
+        self._title, self.own = own
+        self._tables, self.sections, self.first, self.rest = tables, sections, first, rest
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit status."""
@@ -140,34 +152,31 @@ class RunCommand(Generic[Own]):
     def show_help(self, console: Console) -> None:
         """Print its words and a table for each kind of flags."""
         from proctor.config.help import settings_table
+        from proctor.config.help_pages import print_flags, print_words
 
-        console.print(self._words, markup=False, highlight=False, soft_wrap=True)
-        for title, table in [(self._title, settings_table("", self._own, spelled=_hyphened)), *self._tables()]:
-            if not table.row_count:
-                continue
-            console.print()
-            console.print(Text(title, style="bold"))
-            console.print(table)
+        print_words(console, self._words)
+        for title, flags in [(self._title, settings_table("", self.own, spelled=_hyphened)), *self._tables()]:
+            print_flags(console, title, flags)
 
     def _given(self, arguments: Sequence[str]) -> Given[Own]:
         from proctor.config.load import parsed_flags, tree_of
         from proctor.config.values import validated
 
-        if self._first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
-            arguments = [f"--{self._first}={arguments[0]}", *arguments[1:]]
-        if self._rest:
+        if self.first and arguments and not arguments[0].startswith("-") and "=" not in arguments[0]:
+            arguments = [f"--{self.first}={arguments[0]}", *arguments[1:]]
+        if self.rest:
             arguments = self._gathered(arguments)
         names = self._flags()
-        flags = parsed_flags(arguments, self._own, self._prog, say)
-        for flag in flags if self._sections else ():
-            if flag.partition(".")[0] not in {*names, *self._sections}:
-                raise unknown_flag(f"--{flag}", [f"--{name}" for name in self._sections])
-        for field in dataclasses.fields(cast("Any", self._own)):
+        flags = parsed_flags(arguments, self.own, self._prog, say)
+        for flag in flags if self.sections else ():
+            if flag.partition(".")[0] not in {*names, *self.sections}:
+                raise unknown_flag(f"--{flag}", [f"--{name}" for name in self.sections])
+        for field in dataclasses.fields(cast("Any", self.own)):
             if not flags.get(field.name, "-").strip() and field.default != "":
                 raise UsageError(f"{names[field.name]} {_EMPTY}. See: {self._prog} --help")
         tree = tree_of(flags)
         try:
-            own: Own = validated("", self._own, {name: tree.pop(name) for name in names if name in tree})
+            own: Own = validated("", self.own, {name: tree.pop(name) for name in names if name in tree})
         except UsageError as error:
             flag, equals, words = str(error).partition("=")
             raise UsageError(f"{_hyphened(flag)}{equals}{words}") from None
@@ -183,11 +192,11 @@ class RunCommand(Generic[Own]):
                 words.append(argument)
             else:
                 others.append(argument)
-        return [*others, *([f"--{self._rest}={','.join(words)}"] if words else [])]
+        return [*others, *([f"--{self.rest}={','.join(words)}"] if words else [])]
 
     def _flags(self) -> dict[str, str]:
         """Return the command's own flags as they are shown, by the names of their fields."""
-        return {field.name: _hyphened(f"--{field.name}") for field in dataclasses.fields(cast("Any", self._own))}
+        return {field.name: _hyphened(f"--{field.name}") for field in dataclasses.fields(cast("Any", self.own))}
 
 
 def _hyphened(flag: str) -> str:

@@ -29,8 +29,8 @@ MOST_LINES = 200
 
 _WORDS = """Say in what a run differs from another harness's result, or from the other harness itself.
 
-  proctor diff outputs/act lerobot/outputs/eval/eval_info.json
-  proctor diff outputs/act outputs/act-elsewhere
+  proctor diff outputs/expert outputs/network
+  proctor diff outputs/expert outputs/network/eval_info.json
 
 OTHER is LeRobot's eval_info.json, a result of vla-eval, or another run or bundle of Proctor's.
 

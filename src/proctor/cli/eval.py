@@ -12,11 +12,16 @@ _WORDS = """Evaluate a policy on a benchmark.
 
 usage: proctor eval --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
 
-  proctor eval                      (the policy that comes with Proctor, on Meta-World's 50 tasks)
-  proctor eval --policy.type=expert --env.type=metaworld --env.task=easy --eval.n_episodes=10
-  proctor eval --policy.path=CHECKPOINT --policy.n_action_steps=10 --env.type=metaworld --env.task=reach-v3
-  proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3,push-v3
-  proctor eval --resume=outputs/eval/2026-01-31/12-00-00_metaworld_expert
+  proctor eval  # the policy that comes with Proctor, on Meta-World's 50 tasks
+  proctor eval --policy.type=expert --env.type=metaworld --env.task=easy --eval.n_episodes=5 \\
+    --output_dir=outputs/expert
+  proctor eval --resume=outputs/expert --eval.n_episodes=10  # five more of each task
+  proctor eval --policy.path=proctor/metaworld-mt50 --env.type=metaworld --env.obs_type=state --env.task=easy \\
+    --eval.n_episodes=5 --min_success=0.8 --output_dir=outputs/network
+  proctor init policy my_policy.py  # a template to begin with
+  proctor eval --policy.path=my_policy.py:MyPolicy --env.type=metaworld --env.task=reach-v3 --eval.n_episodes=2
+
+--policy.path also takes a LeRobot checkpoint's folder or hub id, and the address of a policy server.
 
 Flags may be written --a.b=c, --a.b c or a.b=c. --config_path=FILE reads them from YAML,
 or from a config of LeRobot's, or of the checkpoint in a folder.

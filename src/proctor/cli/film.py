@@ -30,10 +30,10 @@ _WORDS = """Make videos of a run's failures, or of any episodes, after the fact,
 
 usage: proctor film RUN [OTHER] [TASK:EPISODE ...] [flags]
 
-  proctor film outputs/mt50
-  proctor film outputs/mt50 reach-v3:7 --output_dir=close --env.camera_name=gripperPOV
-  proctor film outputs/mt50 --which=all --fps=15 --env.visualization_width=320 --env.visualization_height=240
-  proctor film outputs/before outputs/after
+  proctor film outputs/network
+  proctor film outputs/expert reach-v3:2 --output_dir=close --env.camera_name=gripperPOV
+  proctor film outputs/expert --which=all --fps=15 --env.visualization_width=320 --env.visualization_height=240
+  proctor film outputs/network outputs/expert --which=all
 
 They go into the run's own videos/, where report and viewer show them, unless --output_dir says otherwise. The
 frames are those that would have been filmed during the run.

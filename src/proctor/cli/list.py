@@ -15,15 +15,16 @@ from rich.text import Text
 from proctor.availability import Entry, Kind, list_available
 from proctor.cli.command import Command
 from proctor.config.help import settings_table
+from proctor.config.help_pages import FlagList
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole, count
 
 _WORDS = """Show the benchmarks and kinds of policies there are, which package each is from, and their tasks.
 
-  proctor list                        everything, a line each
-  proctor list benchmarks metaworld   all tasks of one, with prompts and step limits, and its settings
-  proctor list policies --json        for programs"""
+  proctor list  # everything, a line each
+  proctor list benchmarks metaworld  # all tasks of one, with prompts and step limits, and its settings
+  proctor list policies --json  # for programs"""
 
 _KINDS: dict[str, Kind] = {"benchmarks": "benchmark", "policies": "policy"}
 _UNBROKEN = 10_000
@@ -87,7 +88,7 @@ def _print_all(console: Console, found: dict[str, list[Entry]]) -> None:
         _print_table(console, table)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table | FlagList) -> None:
     if console.is_terminal:
         console.print(table)
         return

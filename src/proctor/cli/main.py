@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import proctor
 from proctor.cli.unforeseen import report_unforeseen, say
+from proctor.config.help_pages import FlagList, print_flags, print_words
 from proctor.config.registry import load_object
 from proctor.errors import EXIT_OK, EXIT_SIGINT, EXIT_USAGE, ProctorError, UsageError, did_you_mean
 from proctor.files import reason
@@ -26,20 +27,30 @@ COMMANDS = {
     "merge": ("proctor.cli.merge:merge_command", "put shards, or partial runs of one plan, together"),
     "record": ("proctor.cli.record:record_command", "record demonstrations of a policy as a LeRobotDataset"),
     "train": ("proctor.cli.train:train_command", "train a policy, and evaluate its checkpoints beside"),
+    "show": (
+        "proctor.cli.show:show_command",
+        "show what a stored run came to, as a table, CSV, JSON or JUnit XML",
+    ),
     "compare": ("proctor.cli.compare:compare_command", "say whether one policy is better than another"),
     "diff": ("proctor.cli.diff:diff_command", "say in what a run differs from another harness's result, and why"),
     "report": ("proctor.cli.report:report_command", "write one HTML file about a run, or several side by side"),
     "view": ("proctor.cli.view:view_command", "look at a folder of runs in the browser, also while they go on"),
     "replay": ("proctor.cli.replay:replay_command", "run stored episodes again without their policy, and compare"),
     "film": ("proctor.cli.film:film_command", "make videos of a run's failures, or of any episodes, afterwards"),
+    "tag": ("proctor.cli.tag:tag_command", "change the tags, description and notes of a stored run"),
     "bundle": ("proctor.cli.bundle:bundle_command", "write a run into one small file, to share and to verify"),
     "verify": ("proctor.cli.verify:verify_command", "prove, by a sample, that a run or bundle is what it says"),
     "card": ("proctor.cli.card:card_command", "write a run's result into a model card for Hugging Face's Hub"),
     "serve": ("proctor.cli.serve:serve_command", "offer a policy to others over openpi's protocol"),
     "list": ("proctor.cli.list:list_command", "show the benchmarks and policies there are, with their tasks"),
+    "init": ("proctor.cli.init:init_command", "write a policy or a benchmark to begin with, one file that runs"),
     "check-benchmark": (
         "proctor.cli.check_benchmark:check_benchmark_command",
         "play a benchmark and say whether it keeps its contract",
+    ),
+    "completion": (
+        "proctor.cli.completion:completion_command",
+        "print what makes a shell complete Proctor's commands",
     ),
     "doctor": ("proctor.cli.doctor:doctor_command", "say whether Proctor can run here, and what to do if not"),
 }
@@ -48,12 +59,11 @@ OTHER_NAMES = {"eval-autotune": "autotune", "eval-parallel": "parallel"}
 
 _HELP = """Proctor evaluates robot policies in simulation.
 
-usage: proctor COMMAND [flags]
+usage: proctor COMMAND [flags]"""
 
-{commands}
-
-proctor COMMAND --help tells more; proctor --version tells the version.
-eval-parallel and eval-autotune are other names of parallel and autotune."""
+_MORE = """proctor COMMAND --help tells more, with examples; proctor --version tells the version.
+eval-parallel and eval-autotune are other names of parallel and autotune.
+eval "$(proctor completion bash)" completes commands, flags and values on Tab; zsh and fish likewise."""
 
 _LEAST_FILES = 64
 
@@ -83,8 +93,9 @@ def run(arguments: Sequence[str], interrupted: Callable[[], bool] = lambda: Fals
 def _dispatch(arguments: Sequence[str]) -> int:
     console = PatientConsole()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = "\n".join(f"  {name:<15} {words}" for name, (_, words) in COMMANDS.items())
-        console.print(_HELP.format(commands=lines), markup=False, highlight=False)
+        print_words(console, _HELP)
+        print_flags(console, "Commands", FlagList([(name, words, "") for name, (_, words) in COMMANDS.items()]))
+        print_words(console, _MORE)
         return EXIT_OK if arguments else EXIT_USAGE
     if arguments[0] in ("--version", "-V", "version"):
         console.print(f"proctor {proctor.__version__}", highlight=False)

@@ -18,8 +18,8 @@ from proctor.report.summary import print_summary, write_run_report
 
 _WORDS = """Put shards, or partial runs of one plan, together into one run.
 
-  proctor merge outputs/sweep                        the shards in outputs/sweep, into outputs/sweep itself
-  proctor merge node1/run node2/run --output_dir=all
+  proctor merge outputs/sweep  # the shards in outputs/sweep, into outputs/sweep itself
+  proctor merge node1/run node2/run --output_dir=outputs/all
 
 The merged run is what one process would have made: same records, same eval_info.json; `proctor eval --resume`
 finishes what is missing."""

@@ -30,8 +30,8 @@ _WORDS = """Evaluate in several processes at once: shards of one plan, watched a
 
 usage: proctor parallel --num-shards=N|auto [--render-device=auto|gpu|cpu] [flags of proctor eval]
 
-  proctor parallel --num-shards=4 --policy.path=CHECKPOINT --env.type=metaworld --env.task=easy
-  proctor parallel --num-shards=auto --policy.path=CHECKPOINT --env.type=metaworld --env.task=easy
+  proctor parallel --num-shards=2 --policy.path=proctor/metaworld-mt50 --env.type=metaworld --env.obs_type=state \\
+    --env.task=easy --eval.n_episodes=5 --output_dir=outputs/sweep
   proctor parallel --resume=outputs/sweep
 
 One process is normally better: `proctor eval` uses all cores, and one copy of the policy answers them all. Shards

@@ -18,7 +18,7 @@ _WORDS = """Record demonstrations of a policy, on all cores, as one LeRobotDatas
 
 usage: proctor record --demonstrations=N --policy.type=KIND --env.type=BENCHMARK --env.task=TASKS [flags]
 
-  proctor record --demonstrations=50 --policy.type=expert --env.type=metaworld --env.task=mt10 --env.obs_type=state
+  proctor record --demonstrations=5 --policy.type=expert --env.type=metaworld --env.task=easy --env.obs_type=state
   proctor record --demonstrations=200 --noise=0,0.1,0.25,0.5 --policy.type=expert --env.type=metaworld \\
     --env.task=mt50 --env.obs_type=state --output_dir=outputs/demonstrations
   proctor record --resume=outputs/demonstrations

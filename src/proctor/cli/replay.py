@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
 from proctor.cli.unforeseen import say
 from proctor.config.help import settings_table
+from proctor.config.help_pages import FlagList
 from proctor.config.settings import AtLeast, AtMost, EnvSettings, LimitSettings, Locates
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_EPISODE_ERRORS, EXIT_FAILED, EXIT_OK, EXIT_SIGINT, EXIT_SIGTERM, UsageError
@@ -34,8 +34,8 @@ _WORDS = """Run stored episodes again, from their actions alone, and say whether
 
 usage: proctor replay RUN [TASK:EPISODE ...] [flags]
 
-  proctor replay outputs/eval/2026-01-31/12-00-00_metaworld_expert
-  proctor replay outputs/mt50 reach-v3:7 push-v3:0-4
+  proctor replay outputs/expert
+  proctor replay outputs/expert reach-v3:2 reach-v3:0-1
 
 No policy is loaded, no GPU is needed, and nothing is written to the run. What is compared, bit for bit: where an
 episode began, what its policy saw, rewards, success, how it ended; pictures where the same renderer draws here.
@@ -53,7 +53,7 @@ class ReplayFlags:
     workers: Annotated[int, AtLeast(0), AtMost(10_000), "simulator workers; 0: as for a run"] = 0
 
 
-def tables() -> list[tuple[str, Table]]:
+def tables() -> list[tuple[str, FlagList]]:
     """Return the tables of settings that a replay takes besides."""
     return [
         ("Where simulators run (as --env.* of the run)", settings_table("env.", EnvSettings)),

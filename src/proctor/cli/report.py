@@ -11,14 +11,14 @@ from rich.text import Text
 
 from proctor.cli.command import Command
 from proctor.errors import EXIT_OK, UsageError
-from proctor.files import check_regular, given_path
+from proctor.files import check_output_file
 from proctor.report.console import PatientConsole
 from proctor.store.bundles import opened
 
 _WORDS = """Write one HTML file about a run, or about several side by side, that needs no network and no Proctor.
 
-  proctor report outputs/eval/2026-01-31/12-00-00_metaworld_expert
-  proctor report outputs/baseline outputs/new --output=comparison.html
+  proctor report outputs/expert
+  proctor report outputs/network outputs/expert --output=comparison.html
 
 Every run writes its own report.html at its end; this writes it again, elsewhere, or for several runs, which are
 compared with the first."""
@@ -32,7 +32,9 @@ def _report(given: argparse.Namespace) -> int:
     def tell(line: str) -> None:
         Console(stderr=True).print(Text(line), soft_wrap=True)
 
-    output = _checked(given.output)
+    output: Path | None = given.output
+    if output is not None:
+        check_output_file(output)
     with ExitStack() as stack:
         runs = [stack.enter_context(opened(path)) for path in given.directories]
         if output is None and runs != given.directories:
@@ -40,18 +42,6 @@ def _report(given: argparse.Namespace) -> int:
         path = write_report(runs, output, embed_videos=given.embed_videos, tell=tell)
     PatientConsole().print(Text(f"report: {path}"), soft_wrap=True)
     return EXIT_OK
-
-
-def _checked(output: Path | None) -> Path | None:
-    if output is None:
-        return None
-    with given_path(output, "output"):
-        if output.is_dir():
-            raise UsageError(f"--output={output} is a directory. Name a file in it.")
-        check_regular(output)
-        if not output.absolute().parent.is_dir():
-            raise UsageError(f"--output={output}: there is no directory {output.absolute().parent}.")
-    return output
 
 
 report_command = Command(

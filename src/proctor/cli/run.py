@@ -25,11 +25,14 @@ from proctor.errors import (
     RunGoneError,
 )
 from proctor.events import Watcher
+from proctor.files import check_output_file
 from proctor.replay.run_films import film_run, finish_command
 from proctor.report.command_clock import CommandClock
 from proctor.report.console import PatientConsole, count
 from proctor.report.display import JsonDisplay, make_display
-from proctor.report.summary import print_summary, write_run_report
+from proctor.report.junit import write_junit
+from proctor.report.summary import ReportFile, print_summary, write_run_report
+from proctor.report.threshold import Threshold, ThresholdResult, judge
 from proctor.results import Evaluation
 from proctor.store.run_directory import DATABASE, SHARD_DIRECTORIES
 from proctor.trackers.run_trackers import Trackers
@@ -59,7 +62,9 @@ def carry_out(
         run: evaluates, and tells those who watch.
         resume_command: the command with which the run in a directory goes on.
     """
-    console = PatientConsole()
+    if settings.junit is not None:
+        check_output_file(settings.junit, "junit")
+    console = PatientConsole(quiet=settings.display == "none")
     display, clock = make_display(console, settings), CommandClock()
     with Trackers(settings, display.note) as trackers:
         evaluation = run([clock, display, trackers])
@@ -71,7 +76,7 @@ def carry_out(
             trackers.conclude(evaluation)
     logs = [evaluation.run.directory.logs, *sorted(evaluation.directory.glob(f"{SHARD_DIRECTORIES}/logs"))]
     with after_run(evaluation, resume):
-        return _conclude(evaluation, console, display, resume, logs, clock)
+        return _conclude(evaluation, settings, console, display, resume, logs, clock)
 
 
 @contextlib.contextmanager
@@ -106,6 +111,7 @@ def _how_far(evaluation: Evaluation, resume: str) -> str:
 
 def _conclude(
     evaluation: Evaluation,
+    settings: Settings,
     console: Console,
     display: Watcher,
     resume: str,
@@ -113,19 +119,67 @@ def _conclude(
     clock: CommandClock,
 ) -> int:
     """Tell what a run came to, and with which command it goes on; returns the exit status."""
+    threshold = _judged(evaluation, settings)
+    if settings.junit is not None:
+        write_junit(settings.junit, evaluation, threshold)
     report = write_run_report(evaluation)
     if isinstance(display, JsonDisplay):
-        if report.problem is not None:
-            display.note(report.problem)
-        status = _complain(evaluation, resume, logs)
+        for note in (report.problem, _nothing_to_do(evaluation, resume), threshold and str(threshold)):
+            if note is not None:
+                display.note(note)
+        status = _status(_complain(evaluation, settings, resume, logs), threshold)
         display.result(evaluation, status, report.path)
         return status
+    if (words := _nothing_to_do(evaluation, resume)) is not None:
+        console.print(Text(words), soft_wrap=True)
     if evaluation.info:
         print_summary(console, evaluation, report, clock.words())
-    return _complain(evaluation, resume, logs)
+    if settings.display == "none":
+        _tell_of_lacks(evaluation, report)
+    if settings.junit is not None:
+        console.print(Text(f"junit:   {settings.junit}"), soft_wrap=True)
+    if threshold is not None:
+        passed = threshold.decision == "passed"
+        (console if passed else Console(stderr=True)).print(Text(str(threshold)), soft_wrap=True)
+    return _status(_complain(evaluation, settings, resume, logs), threshold)
 
 
-def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
+def _tell_of_lacks(evaluation: Evaluation, report: ReportFile) -> None:
+    """Say what could not be made of a run, where its summary, which would say so, is not shown."""
+    errors = Console(stderr=True)
+    if report.problem is not None:
+        errors.print(Text(report.problem), soft_wrap=True)
+    if evaluation.unfilmed and evaluation.stopped_by is None:
+        words = f"not filmed: {count(evaluation.unfilmed, 'episode')}. To film them:"
+        errors.print(Text(f"{words} {finish_command(evaluation.directory)}"), soft_wrap=True)
+
+
+def _judged(evaluation: Evaluation, settings: Settings) -> ThresholdResult | None:
+    """Return whether the run reaches what is asked of it, if something is."""
+    if settings.min_success is None:
+        return None
+    return judge(evaluation.run, Threshold(settings.min_success, settings.min_success_by))
+
+
+def _status(status: int, threshold: ThresholdResult | None) -> int:
+    """Return the exit status: what ended a run early says more than what its part came to."""
+    if threshold is None or status not in (EXIT_OK, EXIT_EPISODE_ERRORS):
+        return status
+    return threshold.exit_status or status
+
+
+def _nothing_to_do(evaluation: Evaluation, resume: str) -> str | None:
+    """Say that everything had ended before, and which command runs more."""
+    if not evaluation.nothing_to_do or evaluation.error is not None or evaluation.stopped_by is not None:
+        return None
+    if evaluation.run.stopped is not None:
+        return "nothing to do: the run had ended before, by its rule"
+    each = evaluation.run.per_task
+    more = f"For more of each task: {resume} --eval.n_episodes={2 * each}"
+    return f"nothing to do: all {count(len(evaluation.plan), 'episode')} had ended before. {more}"
+
+
+def _complain(evaluation: Evaluation, settings: Settings, resume: str, logs: Sequence[Path]) -> int:
     errors = Console(stderr=True)
     if evaluation.error is not None:
         errors.print(Text(f"proctor: {evaluation.error}"), soft_wrap=True)
@@ -144,7 +198,7 @@ def _complain(evaluation: Evaluation, resume: str, logs: Sequence[Path]) -> int:
         errors.print(Text(f"stopped {_how_far(evaluation, resume)}"), soft_wrap=True)
         return EXIT_SIGINT if evaluation.stopped_by is signal.SIGINT else EXIT_SIGTERM
     stopped = evaluation.info["run"]["stopped"]
-    if stopped is not None and stopped["decision"] != "recorded":
+    if stopped is not None and stopped["decision"] != "recorded" and settings.display != "none":
         off = "--eval.stop_when=none --eval.until_better_than=none"
         errors.print(Text(f"To run the whole plan: {resume} {off}"), soft_wrap=True)
     if evaluation.results.ended.errors:

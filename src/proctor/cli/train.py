@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import get_type_hints
 
 from rich.console import Console
-from rich.text import Text
 
 from proctor.cli.unforeseen import say
 from proctor.config.help import flag_tables, settings_table
+from proctor.config.help_pages import print_flags, print_words
 from proctor.config.load import parsed_flags
 from proctor.config.settings import Settings
 from proctor.config.values import validated_value
@@ -61,16 +61,14 @@ class TrainCommand:
 
     def show_help(self, console: Console) -> None:
         """Print its words and a table for each kind of flags."""
-        console.print(_WORDS, markup=False, highlight=False, soft_wrap=True)
+        print_words(console, _WORDS)
         tables = [
             ("Training", settings_table("", TrainFlags)),
             ("The policy compact", settings_table("policy.", NetworkSettings)),
             *((title, table) for title, table in flag_tables() if title not in ("Policy", "General")),
         ]
-        for title, table in tables:
-            console.print()
-            console.print(Text(title, style="bold"))
-            console.print(table)
+        for title, flags in tables:
+            print_flags(console, title, flags)
 
 
 train_command = TrainCommand()

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proctor.cli.command import Given, RunCommand
 from proctor.cli.replay import MOST_LINES, ReplayProgress, named_run, status_of, tables
 from proctor.cli.unforeseen import say
 from proctor.config.help import settings_table
+from proctor.config.help_pages import FlagList
 from proctor.config.settings import AtLeast, AtMost, Locates, PolicySettings
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import EXIT_FAILED
@@ -29,8 +29,8 @@ _WORDS = """Prove, by a sample, that a run or a bundle is what it says.
 
 usage: proctor verify RUN_OR_BUNDLE [--sample=59] [--policy.path=CHECKPOINT] [flags]
 
-  proctor verify act_mt50.proctor
-  proctor verify act_mt50.proctor --policy.path=lerobot/act_metaworld --sample=100
+  proctor verify outputs/expert --sample=5
+  proctor verify outputs/network --policy.path=proctor/metaworld-mt50 --sample=5
 
 Episodes are drawn at random and replayed: their outcomes follow from their stored actions, or not. With the policy
 they are also run again: the actions are the policy's own, or not. What that proves of all episodes is said.
@@ -53,7 +53,7 @@ class VerifyFlags:
     workers: Annotated[int, AtLeast(0), AtMost(10_000), "simulator workers; 0: as for a run"] = 0
 
 
-def _tables() -> list[tuple[str, Table]]:
+def _tables() -> list[tuple[str, FlagList]]:
     return [
         ("Policy, to see whether the actions are its own", settings_table("policy.", PolicySettings)),
         *tables(),

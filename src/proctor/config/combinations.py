@@ -101,6 +101,24 @@ def rival(settings: Settings) -> str | None:
     return None if name.lower() in OFF else name
 
 
+def check_threshold(settings: Settings) -> None:
+    """Refuse a rate that is asked of what has none, or none that could be judged."""
+    if settings.min_success is None:
+        return
+    if settings.eval.num_shards > 1:
+        raise UsageError(
+            "--min_success is asked of a whole run, and a shard is a part of one. Leave it out, and judge the "
+            "merged run: proctor show RUN --min_success=..."
+        )
+    if settings.eval.demonstrations:
+        raise UsageError("--min_success and --eval.demonstrations: demonstrations are chosen by their success.")
+    if settings.min_success_by == "lower" and rival(settings) is not None:
+        raise UsageError(
+            "--min_success_by=lower needs an interval that holds wherever a run stops, and "
+            "--eval.until_better_than has none. Use --min_success_by=rate, or --eval.stop_when."
+        )
+
+
 def noise_levels(settings: EvalConfig) -> tuple[float, ...]:
     """Return the spreads of noise of which every episode takes one."""
     try:

@@ -23,6 +23,9 @@ class FlagText(str):
 
 _MOST_LEVELS = 32
 _BARE = re.compile(r"[A-Za-z_][\w.-]*=")
+SHORT = {"-x": "--exitfirst"}
+"""Flags of one letter, as pytest has them."""
+
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"}
 
 
@@ -46,6 +49,7 @@ def parse_flags(
     rest = list(arguments)
     while rest:
         token = rest.pop(0)
+        token = SHORT.get(token, token)
         if not re.match("--[^=]", token) and not _BARE.match(token):
             raise UsageError(f"'{token}': expected --name=value. See: {program} --help")
         name, equals, value = token.removeprefix("--").partition("=")

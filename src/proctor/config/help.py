@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from rich.table import Table
-from rich.text import Text
-
+from proctor.config.help_pages import FlagList
 from proctor.config.lerobot_configs import PASSED_OVER
 from proctor.config.load import SECTIONS
 from proctor.config.registry import BENCHMARKS, POLICIES, load_object
@@ -24,7 +22,7 @@ from proctor.config.settings import (
 )
 
 
-def flag_tables() -> list[tuple[str, Table]]:
+def flag_tables() -> list[tuple[str, FlagList]]:
     """Return a titled table per section."""
     return [
         *section_tables(),
@@ -36,7 +34,7 @@ def flag_tables() -> list[tuple[str, Table]]:
     ]
 
 
-def section_tables() -> list[tuple[str, Table]]:
+def section_tables() -> list[tuple[str, FlagList]]:
     """Return the tables of the policy and the benchmark, and of every kind of them."""
     tables = [
         ("Policy", settings_table("policy.", PolicySettings)),
@@ -56,21 +54,19 @@ def section_tables() -> list[tuple[str, Table]]:
 
 def settings_table(
     prefix: str, kind: type[Any], skip: set[str] | None = None, spelled: Callable[[str], str] = str
-) -> Table:
+) -> FlagList:
     """Return a row per setting: its flag, what it does, its default."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2), pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(ratio=1)
+    rows = []
     hints, plain = get_type_hints(kind, include_extras=True), get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.name in (skip or ()):
             continue
         words = [word for word in get_args(hints[field.name]) if isinstance(word, str) and word != EXECUTION]
-        text = Text(words[-1] if words else "")
+        text = words[-1] if words else ""
         if get_origin(plain[field.name]) is Literal:
-            text.append(f" ({', '.join(map(str, get_args(plain[field.name])))})")
-        default = field.default
+            text += f" ({', '.join(map(str, get_args(plain[field.name])))})"
+        default, shown = field.default, ""
         if default is not dataclasses.MISSING and default not in (None, ""):
-            text.append(f" [{str(default).lower() if isinstance(default, bool) else default}]", style="dim")
-        table.add_row(spelled(f"--{prefix}{field.name}"), text)
-    return table
+            shown = f"[{str(default).lower() if isinstance(default, bool) else default}]"
+        rows.append((spelled(f"--{prefix}{field.name}"), text, shown))
+    return FlagList(rows)

@@ -14,6 +14,7 @@ from proctor.config.combinations import (
     check_cluster,
     check_shard,
     check_stopping,
+    check_threshold,
     chosen_videos,
     from_slurm,
     tracker_names,
@@ -152,6 +153,7 @@ def build_settings(tree: Nested) -> Settings:
     check_choice(settings)
     check_shard(settings)
     check_stopping(settings)
+    check_threshold(settings)
     chosen_videos(settings.eval)
     tracker_names(settings)
     check_cluster(settings)

@@ -354,6 +354,22 @@ class Settings:
     resume: Annotated[
         Path | None, Locates("given"), EXECUTION, "run directory to finish, with its own settings"
     ] = None
+    exitfirst: Annotated[
+        bool, EXECUTION, "also -x: stop at the first episode that ends in an error, after its attempts"
+    ] = False
+    min_success: Annotated[
+        float | None,
+        EXECUTION,
+        MoreThan(0),
+        AtMost(1),
+        "success rate that the run must reach, such as 0.8; else the exit status is 4",
+    ] = None
+    min_success_by: Annotated[
+        Literal["rate", "lower"], EXECUTION, "what must reach it: the rate, or the lower end of its interval"
+    ] = "rate"
+    junit: Annotated[
+        Path | None, Locates("given"), EXECUTION, "file for the result as JUnit XML, a test case per task"
+    ] = None
     report_to: Annotated[
         str | None,
         Locates("sources"),

@@ -16,7 +16,7 @@ from proctor.engine.demonstrations import DemonstrationQuota
 from proctor.engine.queue import EpisodeQueue, TaskKey
 from proctor.engine.retries import Attempts, Cause, Failure, Restarts
 from proctor.engine.stopping import Stop, StopRules
-from proctor.errors import PolicyHostError, ProctorError, RunError
+from proctor.errors import FirstErrorError, PolicyHostError, ProctorError, RunError
 from proctor.events import Progress
 from proctor.results import Results, reporting, started_rate
 from proctor.stats.intervals import Rate
@@ -144,6 +144,7 @@ class Dispatch:
         demonstrations: successes of every task after which the rest of its episodes is not needed; 0: all are.
         logs: where to look when the policy was lost; "" where nothing is kept.
         more: whether episodes will be added while it runs, until `close`.
+        exitfirst: whether the first episode that ends in an error ends the run.
     """
 
     def __init__(
@@ -158,10 +159,12 @@ class Dispatch:
         demonstrations: int = 0,
         logs: str = "",
         more: bool = False,
+        exitfirst: bool = False,
     ) -> None:
         self._queue = EpisodeQueue(before.plan, pending, max_open_tasks)
         self.tally = Tally(before, cut_short)
         self._rules, self._logs, self._more, self._planned = rules, logs, more, len(before.plan)
+        self._exitfirst = exitfirst
         self._in_flight: dict[EpisodeKey, Episode] = {}
         self._attempts = Attempts(max_attempts)
         self._batch = Batch([], [], [])
@@ -336,11 +339,18 @@ class Dispatch:
         records = list(records)
         for record in records:
             self.tally.add(record)
+            self.exit_on(record)
         if self.tally.build_seconds:
             self._queue.set_costs(self.tally.build_seconds, self.tally.mean_episode())
         if self._rules is not None and self._rules.stop is None:
             self._rules.add(records)
         self._foresee()
+
+    def exit_on(self, record: EpisodeRecord) -> None:
+        """End the run if this is an error, and the first is to end it."""
+        if self._exitfirst and record.status == "error":
+            words = f"{record.task} episode {record.episode_index} ended in an error: {record.error}"
+            self.end(FirstErrorError(f"stopped at the first error (--exitfirst): {words}"))
 
     def _foresee(self) -> None:
         """Say how many episodes there will be if the rest succeeds, where the run ends with its demonstrations."""

@@ -218,14 +218,15 @@ _SUCCESS: Mapping[int, bool | None] = {0: None, ERROR: None, UNKNOWN: None, FAIL
 def rules_for(settings: Settings, plan: Plan) -> StopRules | None:
     """Return the rules of a run, if it has any. Raises `UsageError` if its rival cannot be compared with it."""
     bound, other = wanted_precision(settings), rival(settings)
+    asked = [settings.min_success, bound, other]
+    if any(one is not None for one in asked) and not any(task.reports_success for task in plan.tasks):
+        raise UsageError(
+            "--min_success, --eval.stop_when and --eval.until_better_than need a success rate, and this benchmark "
+            "reports no success flag. If it has one, name its entry in info: --env.success_key=NAME."
+        )
     if bound is None and other is None:
         return None
     tasks = len(plan.tasks)
-    if not any(task.reports_success for task in plan.tasks):
-        raise UsageError(
-            "--eval.stop_when and --eval.until_better_than need a success rate, and this benchmark reports no "
-            "success flag. If it has one, name its entry in info: --env.success_key=NAME."
-        )
     # Once: the rival may change while this run goes on.
     directory = None if other is None else Path(other)
     theirs = None if directory is None else _outcomes(directory, settings.env.type, plan)

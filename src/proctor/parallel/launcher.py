@@ -51,7 +51,7 @@ class Launcher:
         self._steps_of_the_gone = 0
         self._error: ProctorError | None = None
         self.cut_short: list[ShardRecipe] = []
-        """Shards that a rule over all of them has ended; all that they know themselves is a signal."""
+        """Shards that were ended because of the others; all that they know themselves is a signal."""
         self._stop_deadline: float | None = None
         self._began, self._shown = time.monotonic(), 0.0
         self._selector = selectors.DefaultSelector()
@@ -94,7 +94,9 @@ class Launcher:
     def _on_event(self, shard: ShardProcess, event: ShardEvent) -> None:
         if event["event"] == "episode":
             del event["event"]
-            self._note_records(shard, [EpisodeRecord(**event)])
+            record = EpisodeRecord(**event)
+            self._dispatch.exit_on(record)  # also one that was stored as an error before, and was tried again
+            self._note_records(shard, [record])
         elif event["event"] == "note" and not self._is_told(event["message"]):
             self._watcher.note(f"{shard.recipe.name}: {event['message']}")
 
@@ -109,8 +111,14 @@ class Launcher:
             self._dispatch.restarts.progressed(shard.recipe.name)
             self._dispatch.stored([record])
             self._watcher.episode(record)
-        if self._dispatch.stop is not None and self._stop_deadline is None:
+        if self._is_enough and self._stop_deadline is None:
+            self._error = self._error or self._dispatch.error
             self._stop()
+
+    @property
+    def _is_enough(self) -> bool:
+        """Whether what is stored ends the run: by a rule over all shards, or because the first error is there."""
+        return self._dispatch.stop is not None or self._dispatch.error is not None
 
     # How shards end.
 
@@ -126,7 +134,7 @@ class Launcher:
         outcome, kind = judge(code, shard.result)
         if outcome != "done":
             self._note_records(shard, recipe.records())  # it may have stored more than it told
-            if self._dispatch.stop is not None and not shard.complaint:
+            if self._is_enough and not shard.complaint:
                 self.cut_short.append(recipe)
         if outcome == "done" or (self._stop_deadline is not None and not shard.complaint):
             shard.drop_log()
@@ -183,7 +191,7 @@ class Launcher:
             shard.kill_if_still(self._limits.respond)
             if late:
                 shard.kill()
-            elif self._dispatch.stop is not None:
+            elif self._is_enough:
                 shard.interrupt()  # the second one: what is known is enough, and nothing in flight is waited for
 
     def _show(self, force: bool = False) -> None:

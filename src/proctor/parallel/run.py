@@ -110,7 +110,7 @@ class _Parallel:
             self._check_not_serial(setup.shards, before)
             self._target.write_config(to_plain(self._settings))
             ending = self._launch(setup, before, interrupts)
-            return self._merge(ending)
+            return replace(self._merge(ending), nothing_to_do=not len(before.pending))
 
     def _already(self, setup: ShardSetup) -> Outcomes:
         """Return what earlier sessions have ended; where two tell of an episode, the one that finished it.
@@ -147,11 +147,18 @@ class _Parallel:
             shard.run.begin(setup.identity)
         workforce = Workforce(sum(min(setup.workers, len(shard.plan)) for shard in left), "shards")
         self._watcher.started(RunStart(self._outline, before, *workforce))
-        dispatch = Dispatch(before, (), max_attempts=self._settings.eval.max_attempts, rules=self._rules)
+        settings = self._settings
+        dispatch = Dispatch(
+            before,
+            (),
+            max_attempts=settings.eval.max_attempts,
+            rules=self._rules,
+            exitfirst=settings.exitfirst,
+        )
         launcher = Launcher(left, dispatch, self._settings, setup.notes, self._watcher, interrupts)
         ending = launcher.run()
         for shard in launcher.cut_short:
-            shard.say_why_it_ended("a stopping rule over all shards was satisfied")
+            shard.say_why_it_ended(ending.words or "a stopping rule over all shards was satisfied")
         return ending
 
     def _recipe(self, setup: ShardSetup, number: int) -> ShardRecipe:
@@ -173,6 +180,7 @@ class _Parallel:
                 # Of the whole plan, which no shard sees; the launcher asks the rules.
                 "--eval.stop_when=none",
                 "--eval.until_better_than=none",
+                "--min_success=none",
             ],
             environment={**package_environment(), **STEADY, **setup.shard_environment(number)},
             log=self._target.logs / f"{shard.name}.log",

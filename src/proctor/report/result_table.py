@@ -72,9 +72,13 @@ def _steps(one: Aggregate) -> str:
 class TaskRow:
     """A task in the table, with a result for each run; `None` where a run has nothing of it."""
 
+    number: int
+    """Names its row inside of a page."""
     name: str
     prompt: str
     results: Sequence[Aggregate | None]
+    keys: Sequence[Sequence[TaskKey]]
+    """What it is in each run; nothing in one that does not have it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,25 @@ class GroupRows:
     name: str
     rows: Sequence[TaskRow]
     results: Sequence[Aggregate | None]
+
+    @property
+    def keys(self) -> list[list[TaskKey]]:
+        """The tasks of each run that are in it."""
+        return [[key for row in self.rows for key in row.keys[place]] for place in range(len(self.results))]
+
+
+def worst_first(rows: Sequence[TaskRow], run: int) -> list[TaskRow]:
+    """Return the tasks of which fewer than all episodes succeeded in a run, those that failed most first.
+
+    Of tasks with the same rate the one with more episodes comes first: it is known better.
+    """
+
+    def rate(row: TaskRow) -> tuple[float, int]:
+        one = row.results[run]
+        value = None if one is None else one.rate.value
+        return (2.0, 0) if one is None or value is None else (value, -one.rate.episodes)
+
+    return sorted((row for row in rows if rate(row)[0] < 1), key=rate)
 
 
 def rows_for(shown: Sequence[Results]) -> list[GroupRows]:
@@ -101,19 +124,21 @@ def rows_for(shown: Sequence[Results]) -> list[GroupRows]:
         for task in results.tasks:
             own[known_as(task.group, task.task_id, task.name)].append(task_key(task))
     members: dict[str, dict[Hashable, Task]] = {}
-    seen: set[Hashable] = set()
+    numbers: dict[Hashable, int] = {}
     for task in (task for results in shown for task in results.tasks):
         key = known_as(task.group, task.task_id, task.name)
-        if key not in seen:
-            seen.add(key)
+        if key not in numbers:
+            numbers[key] = len(numbers)
             members.setdefault(task.group, {})[key] = task
     groups: list[GroupRows] = []
     for group, tasks in members.items():
         rows = [
             TaskRow(
+                numbers[key],
                 task.name,
                 task.prompt,
                 [_maybe(results, own[key]) for results, own in zip(shown, found, strict=True)],
+                [own[key] for own in found],
             )
             for key, task in tasks.items()
         ]

@@ -14,11 +14,15 @@ from rich.text import Text
 from proctor.errors import ProctorError
 from proctor.report.breakable_name import BreakableName
 from proctor.report.console import count, duration, printable
+from proctor.report.error_groups import error_groups
 from proctor.report.result_table import columns_for, rows_for
 from proctor.results import Aggregate, Evaluation, Results, describe_running, task_key
 from proctor.stats.intervals import Rate
 from proctor.store.outcomes import ERROR
 from proctor.store.run_directory import DATABASE
+
+_MOST_ERRORS, _MOST_GROUPS = 10_000, 5
+"""Errors that are read to be grouped, and groups that are told."""
 
 TASKS_FOR_OTHERS = 5
 """Fewer tasks say next to nothing about others."""
@@ -57,17 +61,8 @@ def print_summary(
         report: where its report is.
         command: what the whole command spent its time on.
     """
-    if evaluation.records:
-        console.print(_table(evaluation.results))
-    tasks = evaluation.results.tasks
-    waiting = sum(not evaluation.results.have([task_key(task)]) for task in tasks)
-    if waiting:
-        console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
-    parts = (
-        _stopped(evaluation), _running(evaluation), _macro(evaluation), _errors(evaluation), _silence(evaluation)
-    )  # fmt: skip
-    times = (*_time(evaluation), *([Text(command)] if command else []))
-    for part in (*(line for lines in parts for line in lines), *times):
+    print_outcome(console, evaluation)
+    for part in (*_time(evaluation), *([Text(command)] if command else [])):
         console.print(part)
     videos = int(evaluation.results.ended["filmed"].sum())
     console.print(Text(f"results: {evaluation.run.directory.result}"), soft_wrap=True)
@@ -87,6 +82,21 @@ def print_summary(
         console.print(Text(f"dataset: {evaluation.directory / 'dataset'} ({episodes})"), soft_wrap=True)
     if not evaluation.info["run"]["reproducible"]:
         console.print(Text("not reproducible: the same command may give other episodes.", style="yellow"))
+
+
+def print_outcome(console: Console, evaluation: Evaluation) -> None:
+    """Print what a run came to: the table, and what there is to say of it."""
+    if evaluation.records:
+        console.print(_table(evaluation.results))
+    tasks = evaluation.results.tasks
+    waiting = sum(not evaluation.results.have([task_key(task)]) for task in tasks)
+    if waiting:
+        console.print(Text(f"{waiting} of {len(tasks)} tasks have no episode yet.", style="yellow"))
+    parts = (
+        _stopped(evaluation), _running(evaluation), _macro(evaluation), _errors(evaluation), _silence(evaluation)
+    )  # fmt: skip
+    for part in (line for lines in parts for line in lines):
+        console.print(part)
 
 
 def _table(results: Results) -> RenderableType:
@@ -173,12 +183,12 @@ def _errors(evaluation: Evaluation) -> list[Text]:
             style="yellow",
         )
     ]
-    lines += [
-        printable(f"  {r.task} episode {r.episode_index}: {r.error}") for r in evaluation.records.at(failed[:5])
-    ]
-    if len(failed) > 5:
+    groups = error_groups(evaluation.records.at(failed[:_MOST_ERRORS]))
+    lines += [printable(f"  {group}") for group in groups[:_MOST_GROUPS]]
+    left = len(failed) - sum(group.episodes for group in groups[:_MOST_GROUPS])
+    if left:
         where = evaluation.run.directory.result.name if evaluation.records.listed else DATABASE
-        lines.append(Text(f"  and {len(failed) - 5} more, in {where}", style="yellow"))
+        lines.append(Text(f"  and {left} more, in {where}", style="yellow"))
     return lines
 
 

@@ -41,6 +41,9 @@ BUNDLE_NAME = "bundle.txt"
 """In a directory that a bundle was unpacked into: the bundle's name."""
 
 
+_OF_ONE_COMMAND = ("output_dir", "resume", "display", "exitfirst", "junit")
+
+
 def default_directory(job_name: str, now: float | None = None, kind: str = "eval") -> Path:
     """Return LeRobot's default: outputs/eval/DATE/TIME_JOB, made unique if two runs start in one second."""
     moment = time.localtime(now)
@@ -176,9 +179,9 @@ class RunDirectory:
     def write_config(self, config: dict[str, Any]) -> None:
         """Write the resolved settings; `--config_path` and `--resume` read them back.
 
-        Where the run lies and how it was watched is left out: a copy of the file starts a run of its own.
+        Where the run lies and how one command went about it is left out: a copy of the file starts a new run.
         """
-        kept = {key: value for key, value in config.items() if key not in ("output_dir", "resume", "display")}
+        kept = {key: value for key, value in config.items() if key not in _OF_ONE_COMMAND}
         write_text(self.path / CONFIG_FILE, dump_yaml(kept, sort_keys=False))
 
     def video(self, task: Task, index: int) -> Path:

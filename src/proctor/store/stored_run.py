@@ -237,6 +237,16 @@ class StoredRun:
         return comma_list(str(self.settings.get("tags") or ""))
 
     @property
+    def labels(self) -> dict[str, Any]:
+        """What its user says of it: tags, a description and notes."""
+        description, notes = (self.settings.get(name) for name in ("description", "notes"))
+        return {
+            "tags": self.tags,
+            "description": None if description is None else str(description),
+            "notes": None if notes is None else str(notes),
+        }
+
+    @property
     def benchmark(self) -> str:
         """The benchmark's name."""
         return str((self.settings.get("env") or {}).get("type") or "unknown benchmark").rpartition(":")[2]

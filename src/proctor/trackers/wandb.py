@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proctor.config.settings import comma_list
 from proctor.trackers.protocol import EPISODE_COLUMNS, RunOutcome, TrackedRun, Tracker
 from proctor.video_format import CONTAINER
 
@@ -21,12 +22,13 @@ class WandbTracker(Tracker):
         import wandb
 
         chosen = run.settings["wandb"]
+        own = comma_list(run.settings.get("tags") or "")
         open_to_variables = {
             "WANDB_PROJECT": ("project", chosen["project"], PROJECT),
             "WANDB_ENTITY": ("entity", chosen["entity"], None),
             "WANDB_MODE": ("mode", chosen["mode"], None),
-            "WANDB_NOTES": ("notes", chosen["notes"], None),
-            "WANDB_TAGS": ("tags", None, _tags(run.settings) if chosen["add_tags"] else None),
+            "WANDB_NOTES": ("notes", chosen["notes"] or _notes(run.settings), None),
+            "WANDB_TAGS": ("tags", _tags(own, run.settings) if own else None, _tags([], run.settings) or None),
             "WANDB_NAME": ("name", None, run.name),
             "WANDB_DIR": ("dir", None, str(run.directory)),
         }
@@ -69,11 +71,17 @@ class WandbTracker(Tracker):
         self._run.finish(exit_code=1 if outcome.status == "failed" else 0)
 
 
-def _tags(settings: Mapping[str, Any]) -> list[str]:
-    """Return LeRobot's tags of a run, as long as wandb takes them."""
+def _tags(own: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
+    """Return the user's tags of a run and, unless they are not wanted, LeRobot's, as long as wandb takes them."""
     policy, env = settings["policy"], settings["env"]
-    tags = [f"policy:{policy['type']}", f"seed:{settings['seed']}", f"env:{env['type']}"]
-    return [tag[:_LONGEST_TAG] for tag in tags]
+    more = [f"policy:{policy['type']}", f"seed:{settings['seed']}", f"env:{env['type']}"]
+    tags = [*own, *(more if settings["wandb"]["add_tags"] else [])]
+    return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags))
+
+
+def _notes(settings: Mapping[str, Any]) -> str | None:
+    """Return what the user says of a run, the one line on it first."""
+    return "\n\n".join(filter(None, (settings.get("description"), settings.get("notes")))) or None
 
 
 def _table(rows: list[list[Any]]) -> Any:

@@ -15,19 +15,18 @@ from pathlib import Path
 from markupsafe import Markup
 
 import proctor
-from proctor.report.page.figures import ticks
+from proctor.report.page.figures import axis_below, rate_scale, ticks
 from proctor.report.page.page import asset, source_digest, templates
 from proctor.report.page.svg import (
     STRETCH,
     Description,
-    anchor,
     element,
     figure,
-    label,
     line_path,
     percent,
     rule,
     stretched,
+    with_scale,
 )
 from proctor.store.filesystem import write_text
 from proctor.training.curve import Curve, CurvePoint
@@ -118,21 +117,21 @@ def curve_figure(curve: Curve) -> Markup:
         f"From {_share(points[0]):.0%} at step {points[0].step:,} to {_share(points[-1]):.0%} at step {last:,}."
     )
     words += "" if best is None else f" The best is step {best.step:,}: {best.rate}."
-    return figure(
+    drawing = figure(
         _HEIGHT,
         Description("curve", "Success over training steps", words),
-        *(rule(_TOP + plot * (1 - share)) for share in (0.25, 0.5, 0.75, 1)),
+        *(rule(y) for y, _ in rate_scale(_TOP, plot)[1:]),
         rule(_TOP + plot, "axis"),
+        *axis_below(_TOP + plot, ticks(last, "steps")),
         stretched(
             _TOP,
             plot,
-            element("path", d=band, class_="band run-0"),
-            element("path", d=line, class_="curve run-0", fill="none"),
+            element("path", d=band, class_="band success"),
+            element("path", d=line, class_="curve success", fill="none"),
         ),
         *marks,
-        *(label(f"{round(100 * s)} %", 0, _TOP + plot * (1 - s) - 4) for s in (0.25, 0.5, 0.75, 1)),
-        *(label(text, x, _HEIGHT - 6, anchor(x)) for x, text in ticks(last, "steps")),
     )
+    return with_scale(drawing, _HEIGHT, rate_scale(_TOP, plot))
 
 
 def _share(point: CurvePoint) -> float:

@@ -1,8 +1,12 @@
 """The viewer's routes. Pages end in a slash; what lies in a run directory has the page's address before its own.
 
-/                 the list of runs          /rows             its rows alone
+/?tag=T&q=WORDS   the list of runs          /rows             its rows alone
+/runs.csv         the list as a file        /runs.json
+/chart/           success against training step or time
 /run/RUN/         a run's page              /run/RUN/FILE     a file of the run
-/report/RUN/      its report as one file    /live/RUN/        how far it is, as JSON
+/live/RUN/        how far it is, as JSON    /parts/RUN/       what changes of its page while it goes on
+/report/RUN/      its report as one file    /report/RUN/?download
+/episodes/RUN/?format=csv|json              its episodes as a file
 /episode/RUN/?group=G&task=ID&episode=N     an episode's page
 /film/RUN/?group=G&task=ID&episode=N        how far its film is, as JSON; POST has it filmed
 /compare/?run=A&run=B
@@ -23,12 +27,14 @@ from starlette.routing import Route
 from proctor.errors import ProctorError
 from proctor.files import clip
 from proctor.machine.addresses import Hosts
+from proctor.viewer.exports import runs_table
 from proctor.viewer.files import STATIC, file_response, inside, run_around, static_response
 from proctor.viewer.films import Films
 from proctor.viewer.guard import RequestGuard
 from proctor.viewer.pages import Pages
 from proctor.viewer.readers import BusyError, Readers
 from proctor.viewer.runs import Runs
+from proctor.viewer.summaries import RunSummary, matching
 
 _PATIENCE = 30.0
 """Seconds that a page may take."""
@@ -42,9 +48,13 @@ def make_app(root: Path, hosts: Hosts, films: Films | None = None) -> RequestGua
         for path, answer in (
             ("/", viewer.list),
             ("/rows", viewer.rows),
+            ("/runs.{kind}", viewer.runs),
+            ("/chart/", viewer.chart),
             ("/run/{path:path}", viewer.run),
             ("/report/{path:path}", viewer.report),
             ("/live/{path:path}", viewer.live),
+            ("/parts/{path:path}", viewer.parts),
+            ("/episodes/{path:path}", viewer.episodes),
             ("/episode/{path:path}", viewer.episode),
             ("/compare", viewer.compare),
             ("/compare/{path:path}", viewer.compare),
@@ -84,10 +94,16 @@ class _Viewer:
         return endpoint
 
     def list(self, request: Request) -> Response:
-        return self._pages.list(self._runs.all())
+        return self._pages.list(self._runs.all(), request.query_params)
 
     def rows(self, request: Request) -> Response:
-        return self._pages.rows(self._runs.all())
+        return self._pages.rows(self._runs.all(), request.query_params)
+
+    def runs(self, request: Request) -> Response:
+        return runs_table(matching(self._runs.all(), request.query_params), request.path_params["kind"])
+
+    def chart(self, request: Request) -> Response:
+        return self._pages.chart(self._runs.all(), request.query_params)
 
     def run(self, request: Request) -> Response:
         path = request.path_params["path"]
@@ -99,17 +115,30 @@ class _Viewer:
             return self._pages.problem(summary)
         return self._pages.run(summary, directory, request.query_params)
 
+    def parts(self, request: Request) -> Response:
+        summary, directory = self._readable(request)
+        return self._pages.run(summary, directory, request.query_params, parts=True)
+
+    def episodes(self, request: Request) -> Response:
+        summary, directory = self._readable(request)
+        return self._pages.episodes(summary, directory, request.query_params)
+
     def report(self, request: Request) -> Response:
         path = request.path_params["path"]
         directory = self._directory(path)
-        return self._file(path) if directory is None else self._pages.report(directory)
+        return self._file(path) if directory is None else self._pages.report(directory, request.query_params)
 
     def live(self, request: Request) -> Response:
         directory = self._directory(request.path_params["path"])
         if directory is None:
             raise HTTPException(404)
         summary = self._runs.summary(directory)
-        numbers = {"state": summary.state, "ended": summary.ended, "planned": summary.planned}
+        numbers = {
+            "state": summary.state,
+            "ended": summary.ended,
+            "planned": summary.planned,
+            "errors": summary.errors,
+        }
         return JSONResponse({**numbers, "words": summary.words})
 
     def episode(self, request: Request) -> Response:
@@ -154,6 +183,16 @@ class _Viewer:
         if path and not path.endswith("/"):
             return None
         return self._runs.at(path.removesuffix("/"))
+
+    def _readable(self, request: Request) -> tuple[RunSummary, Path]:
+        """Return the run that a request names, if it can be read and has a plan."""
+        directory = self._directory(request.path_params["path"])
+        if directory is None:
+            raise HTTPException(404)
+        summary = self._runs.summary(directory)
+        if summary.state == "unreadable" or not summary.planned:
+            raise HTTPException(409, summary.problem or "This run has no plan yet.")
+        return summary, directory
 
     def _file(self, path: str) -> Response:
         found = inside(self._root, path.removesuffix("/"))

@@ -28,11 +28,12 @@ KINDS = {
 }
 
 _HERE = Path(__file__).parent / "static"
+SCRIPTS = ("renew.js", "keys.js", "list.js", "run.js", "episode.js")
 STATIC = {
     "page.css": (page.HERE / "page.css", "text/css; charset=utf-8"),
     "page.js": (page.HERE / "page.js", "text/javascript; charset=utf-8"),
     "viewer.css": (_HERE / "viewer.css", "text/css; charset=utf-8"),
-    "viewer.js": (_HERE / "viewer.js", "text/javascript; charset=utf-8"),
+    **{name: (_HERE / name, "text/javascript; charset=utf-8") for name in SCRIPTS},
     "icon.svg": (_HERE / "icon.svg", "image/svg+xml"),
 }
 

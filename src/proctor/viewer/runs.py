@@ -1,4 +1,4 @@
-"""The runs below a folder, found by their `run.sqlite` and read without touching it, and each in a line."""
+"""The runs below a folder, found by their `run.sqlite`, and each in a line."""
 
 from __future__ import annotations
 
@@ -9,22 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from proctor.config.yaml_files import CONFIG_FILE
-from proctor.errors import ProctorError
-from proctor.files import clip
-from proctor.report.console import duration, interval, moment, percent
-from proctor.results import ScoredRun
-from proctor.stats.intervals import Rate, success_rate
 from proctor.store.lock import writer_of
-from proctor.store.outcomes import Outcomes
-from proctor.store.run_directory import DATABASE, EVAL_INFO, Shard
-from proctor.store.schema import RunSession
-from proctor.viewer.files import inside, leads_out
+from proctor.store.run_directory import DATABASE
+from proctor.viewer.files import inside
 from proctor.viewer.readers import BusyError, Readers
+from proctor.viewer.summaries import SOURCES, RunSummary, summarise, unreadable
 
 _OF_A_RUN = ("videos", "logs", "dataset", "recording")
 _MOST_FOLDERS = 100_000
@@ -37,151 +28,6 @@ _LONG, _REST = 1.0, 4.0
 of a million episodes takes many, and a page asks every second."""
 
 Signature = tuple[tuple[int, int, int] | None, ...]
-
-
-State = Literal["running", "complete", "stopped", "incomplete", "unreadable"]
-
-_LOG, _INDEX = f"{DATABASE}-wal", f"{DATABASE}-shm"
-SOURCES = (DATABASE, _LOG, CONFIG_FILE)
-"""What a summary is read from."""
-
-_NOTHING = success_rate(0, 0)
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """What a list says of a run. `problem` says why the rest could not be read."""
-
-    path: str
-    """Relative to the folder of runs; "" if that is the run itself."""
-    name: str
-    state: State
-    began: float
-    problem: str = ""
-    benchmark: str = ""
-    policy: str = ""
-    tasks: int = 0
-    planned: int = 0
-    ended: int = 0
-    errors: int = 0
-    rate: Rate = _NOTHING
-    """Over all started episodes: an estimate as long as some are running."""
-    wall: float = 0.0
-    ending: str = ""
-    """Why it went no further, if it is not complete and nobody writes it."""
-    rule: str = ""
-    """The rule that ended it early."""
-    writer: str = ""
-    speed: float = 0.0
-    """Episodes per second of the session that goes on."""
-
-    @property
-    def folder(self) -> str:
-        """The path as text that any page can hold."""
-        return self.path.encode(errors="replace").decode() or "."
-
-    @property
-    def shards_of(self) -> str | None:
-        """The path of the run that it is a shard of, by its own name; `None` if it is none."""
-        place, _, name = self.path.rpartition("/")
-        return place if Shard.named(name) else None
-
-    @property
-    def when(self) -> str:
-        """When it began."""
-        return moment(self.began)[:16]
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until all is done, if it goes on like this."""
-        return (self.planned - self.ended) / self.speed if self.state == "running" and self.speed else None
-
-    @property
-    def words(self) -> dict[str, str]:
-        """What is said of a run that goes on, by name."""
-        rate = self.rate
-        running = f", {rate.running} running" if rate.running else ""
-        return {
-            "ended": f"{self.ended} of {self.planned}" if self.planned else "starting",
-            "rate": percent(rate) if rate.value is not None else "not known yet",
-            "interval": f"{interval(rate)}{running}" if rate.value is not None else "",
-            "counts": f"{rate.successes} of {rate.episodes}",
-            "errors": str(self.errors) if self.errors else "none",
-            "speed": f"{self.speed:.2f} episodes/s" if self.speed else "–",
-            "left": duration(self.left) if self.left is not None else "–",
-        }
-
-
-def summarise(root: Path, directory: Path, writer: str | None) -> RunSummary:
-    """Read a run's summary. If something is wrong with the run, the summary says what."""
-    try:
-        began = (directory / DATABASE).lstat().st_mtime
-    except OSError:
-        began = 0.0
-    try:
-        problem = _unsafe(root, directory)
-        if problem:
-            return unreadable(root, directory, problem, began)
-        run = ScoredRun(directory)
-        with run.table():
-            return _read(run, _relative(root, directory), began, writer or "")
-    except Exception as error:  # a stranger's file may be wrong in any way; the list must go on
-        return unreadable(root, directory, _reason(error), began)
-
-
-def unreadable(root: Path, directory: Path, problem: str, began: float = 0.0) -> RunSummary:
-    """Return the summary of a run that cannot be read, with the reason."""
-    name = directory.name.encode(errors="replace").decode()
-    return RunSummary(_relative(root, directory), name, "unreadable", began, clip(problem, 500))
-
-
-def _relative(root: Path, directory: Path) -> str:
-    return "" if directory == root else os.path.relpath(directory, root)
-
-
-def _unsafe(root: Path, directory: Path) -> str:
-    for name in (DATABASE, CONFIG_FILE, EVAL_INFO):
-        if leads_out(root, directory / name):
-            return f"{name} is a link that leads out of {root}. It is not followed."
-    if (directory / _LOG).exists() and not (directory / _INDEX).exists():
-        return f"{_LOG} lies there without {_INDEX}, and reading it would write that. Copy the run with both."
-    return ""
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ProctorError):
-        return str(error.__cause__ or error)
-    return f"it is not as Proctor writes it ({type(error).__name__}: {clip(str(error))})"
-
-
-def _read(run: ScoredRun, path: str, began: float, writer: str) -> RunSummary:
-    ended, stopped, sessions = run.all_ended, run.stopped, run.sessions
-    complete = bool(run.planned) and ended.ended == len(run.planned)
-    return RunSummary(
-        path=path,
-        name=clip(run.name),
-        state="running" if writer else "complete" if complete else "stopped" if stopped else "incomplete",
-        began=sessions[0].started_at if sessions else began,
-        benchmark=clip(run.benchmark),
-        policy=clip(run.policy),
-        tasks=len(run.tasks),
-        planned=len(run.planned),
-        ended=ended.ended,
-        errors=ended.errors,
-        rate=run.results.overall,
-        wall=max(run.wall, time.time() - sessions[-1].started_at) if writer and sessions else run.wall,
-        ending="" if writer or complete or stopped else clip(run.ending or "", 500),
-        rule=clip(stopped["rule"]) if stopped else "",
-        writer=writer,
-        speed=_speed(sessions, ended) if writer else 0.0,
-    )
-
-
-def _speed(sessions: Sequence[RunSession], ended: Outcomes) -> float:
-    if not sessions:
-        return 0.0
-    began = sessions[-1].started_at
-    return int((ended["ended_at"] >= began).sum()) / max(1e-3, time.time() - began)
 
 
 class Runs:

@@ -116,6 +116,7 @@ class RunOrder:
             demonstrations=self.settings.eval.demonstrations if self.feed is None else 0,
             logs=str(self.directory.logs),
             more=self.feed is not None,
+            exitfirst=self.settings.exitfirst,
         )
 
     def video(self, episode: Episode) -> Path | None:

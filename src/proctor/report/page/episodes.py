@@ -117,23 +117,29 @@ def cards(runs: Sequence[StoredRun], output: Path, embed: bool) -> tuple[list[Ca
     """Return the episodes to watch, failures first, and how many more there would be."""
     found: list[Card] = []
     more = 0
-    each = max(1, MOST_CARDS // len(runs))
+    each = MOST_CARDS // max(1, len(runs))
     for place, run in enumerate(runs):
-        prompts = {(task.group, task.task_id): task.prompt for task in run.tasks}
         filmed = np.flatnonzero(run.ended["filmed"]).tolist()
         there = [one for one in filmed if video_file(run.path, run.plan[one].key) is not None]
         watchable = worst_first(run.ended, there)
         more += len(watchable) - len(watchable[:each])
-        for record in run.records.at(watchable[:each]):
-            source = _embedded(run, record) if embed else video_link(run, record, output) or ""
-            found.append(
-                Card(place, record, outcome(record), prompts[record.key[:2]], source, "" if embed else source)
-            )
+        found += card_list(run, place, watchable[:each], output, embed)
     if len(runs) > 1:  # the same episode side by side
         rank = {card.record.task: place for place, card in reversed(list(enumerate(found)))}
         found.sort(key=lambda card: (rank[card.record.task], card.record.episode_index, card.run))
     troubled = {_which(card.record) for card in found if card.outcome != "success"}
     return [card._replace(folded=bool(troubled) and _which(card.record) not in troubled) for card in found], more
+
+
+def card_list(run: StoredRun, number: int, places: Sequence[int], output: Path, embed: bool = False) -> list[Card]:
+    """Return the episodes at some places, which have videos, of the page's `number`-th run."""
+    prompts = {(task.group, task.task_id): task.prompt for task in run.tasks}
+    found = []
+    for record in run.records.at(places):
+        source = _embedded(run, record) if embed else video_link(run, record, output) or ""
+        prompt = prompts[record.key[:2]]
+        found.append(Card(number, record, outcome(record), prompt, source, "" if embed else source))
+    return found
 
 
 def _which(record: EpisodeRecord) -> tuple[str, int]:

@@ -3,34 +3,82 @@
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // Sort a table by a column, inside each of its bodies; a group's own row stays first.
+  // Sort a table by a column, inside each of its bodies; a group's own row stays first, and what has no value last.
   const value = (row, column) => {
     const cell = row.cells[column];
-    const text = cell.dataset.value ?? cell.textContent.trim();
-    const number = parseFloat(text.replace("−", "-").replace(/,/g, ""));
+    const text = cell?.dataset.value ?? cell?.textContent.trim() ?? "";
+    const number = parseFloat(text.replace("−", "-").replace(/[,~+]/g, ""));
     return Number.isNaN(number) || /^[a-z]/i.test(text) ? text : number;
   };
-  for (const table of all("table.sortable")) {
-    for (const heading of all("thead th:not([data-plain])", table)) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...heading.childNodes);
-      heading.append(button);
-      button.addEventListener("click", () => {
-        const down = heading.getAttribute("aria-sort") !== "descending";
-        for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
-        heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-        for (const body of table.tBodies) {
-          const rows = [...body.rows].filter((row) => !row.classList.contains("group"));
-          rows.sort((first, second) => {
-            const a = value(first, heading.cellIndex), b = value(second, heading.cellIndex);
-            const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
-            return down ? -order : order;
-          });
-          body.append(...rows);
-        }
+  const sort = (table, heading) => {
+    const bodies = [...table.tBodies].map((body) => [body, [...body.rows].filter((row) => !row.classList.contains("group"))]);
+    const column = heading.cellIndex;
+    // Numbers begin with the largest, words with the first of the alphabet.
+    const words = bodies.some(([, rows]) => rows.some((row) => typeof value(row, column) === "string" && value(row, column) !== ""));
+    const before = heading.getAttribute("aria-sort");
+    const down = before ? before === "ascending" : !words;
+    for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    for (const [body, rows] of bodies) {
+      rows.sort((first, second) => {
+        const a = value(first, column), b = value(second, column);
+        if (a === "" || b === "") return (a === "") - (b === "");
+        const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+        return down ? -order : order;
       });
+      body.append(...rows);
     }
+  };
+  const makeSortable = (table) => {
+    for (const heading of all("thead th:not([data-plain])", table)) {
+      const button = document.createElement("button"), arrow = document.createElement("span");
+      button.type = "button";
+      arrow.className = "arrow";
+      arrow.setAttribute("aria-hidden", "true");
+      const scale = heading.querySelector(".scale");
+      button.append(...[...heading.childNodes].filter((node) => node !== scale), arrow, ...(scale ? [scale] : []));
+      heading.append(button);
+      heading.classList.add("sorts");
+      heading.addEventListener("click", () => sort(table, heading));
+    }
+  };
+  all("table.sortable").forEach(makeSortable);
+  // The viewer puts new tables into pages of runs that go on.
+  document.addEventListener("new-table", (event) => makeSortable(event.target));
+
+  // Controls below a video instead of on it. Without scripts it has the browser's own.
+  const svg = (name) => document.createElementNS("http://www.w3.org/2000/svg", name);
+  const PLAY = "M2 1l9 5-9 5z", PAUSE = "M2 1h3v10H2zM7 1h3v10H7z";
+  for (const video of all("video[controls]")) {
+    const bar = document.createElement("div"), button = document.createElement("button");
+    const place = document.createElement("input"), time = document.createElement("span");
+    const icon = svg("svg"), shape = svg("path");
+    for (const [name, size] of [["width", 12], ["height", 12], ["aria-hidden", "true"]]) icon.setAttribute(name, size);
+    icon.append(shape);
+    button.append(icon);
+    button.type = "button";
+    bar.className = "video-controls";
+    Object.assign(place, { type: "range", min: 0, max: 1000, value: 0 });
+    place.setAttribute("aria-label", "place in the video");
+    bar.append(button, place, time);
+    video.removeAttribute("controls");
+    video.after(bar);
+    const told = () => {
+      const going = !video.paused && !video.ended;
+      shape.setAttribute("d", going ? PAUSE : PLAY);
+      button.setAttribute("aria-label", going ? "pause" : "play");
+      const known = video.duration > 0;
+      if (known && document.activeElement !== place) place.value = Math.round(1000 * video.currentTime / video.duration);
+      time.textContent = known ? `${video.currentTime.toFixed(1)} / ${video.duration.toFixed(1)} s` : "";
+    };
+    const turn = () => { video.paused || video.ended ? video.play().catch(() => {}) : video.pause(); };
+    button.addEventListener("click", turn);
+    video.addEventListener("click", turn);
+    place.addEventListener("input", () => whenItsLengthIsKnown(video, () => {
+      video.currentTime = Math.min(place.value / 1000 * video.duration, video.duration - 0.001);
+    }));
+    for (const event of ["play", "pause", "ended", "timeupdate", "seeked", "loadedmetadata", "emptied"]) video.addEventListener(event, told);
+    told();
   }
 
   // Videos: nothing is fetched before it is seen, and then the last frame is shown, where a failure shows.

@@ -22,11 +22,19 @@ from proctor.report.console import count, duration, interval, letter, percent
 from proctor.report.page.comparison import ComparisonSection, comparison_sections
 from proctor.report.page.episode import EpisodeView, failure_views
 from proctor.report.page.episodes import SHOWN_PANELS, Card, Panel, cards, reward_panels
-from proctor.report.page.figures import Series, difference_bar, rate_bars, step_figure, tidy
+from proctor.report.page.figures import (
+    Series,
+    difference_bar,
+    rate_bars,
+    run_class,
+    step_figure,
+    step_strips,
+    tidy,
+)
 from proctor.report.page.layouts import LayoutPanel, layout_panels
 from proctor.report.page.run_section import RunSection, run_section
 from proctor.report.page.settings import SettingsTable, settings_tables
-from proctor.report.result_table import GroupRows, ResultColumn, columns_for, rows_for
+from proctor.report.result_table import GroupRows, ResultColumn, TaskRow, columns_for, rows_for
 from proctor.results import Aggregate, ScoredRun
 from proctor.stats.intervals import Rate
 from proctor.store.filesystem import write_text
@@ -100,6 +108,33 @@ class Page:
     def with_rewards(self) -> bool:
         """Whether a task does not: then rewards are all there is."""
         return any(len(view.run.results.reporting) < len(view.run.tasks) for view in self.views)
+
+    @cached_property
+    def last_step(self) -> int:
+        """Where scales of steps end: at the last success."""
+        found = [view.run.results.steps_to_success(view.run.results.reporting) for view in self.views]
+        return max((int(steps[-1]) for steps in found if len(steps)), default=1)
+
+    @cached_property
+    def with_successes(self) -> bool:
+        """Whether any episode succeeded."""
+        return any(view.result.rate.successes for view in self.views)
+
+    def bars(self, results: Sequence[Aggregate | None]) -> Markup:
+        """Return the rates of some tasks in each run, as bars."""
+        rates = [None if result is None else result.rate for result in results]
+        return rate_bars([(rate, run_class(place, self.several)) for place, rate in enumerate(rates)])
+
+    def strips(self, row: TaskRow | GroupRows) -> Markup:
+        """Return after how many steps the episodes of some tasks succeeded in each run."""
+        steps = [view.run.results.steps_to_success(keys) for view, keys in zip(self.views, row.keys, strict=True)]
+        classes = [run_class(place, self.several) for place in range(len(steps))]
+        return step_strips(list(zip(steps, classes, strict=True)), self.last_step)
+
+    def median_steps(self, row: TaskRow | GroupRows) -> int | str:
+        """Return what a page sorts the same by: the first run's median."""
+        first = row.results[0] if row.results else None
+        return "" if first is None or first.steps is None else first.steps
 
     @property
     def curve_kinds(self) -> list[str]:
@@ -179,7 +214,6 @@ def templates(*folders: Path) -> Environment:
         "count": count,
         "tidy": tidy,
         "time": duration,
-        "bars": _bars,
         "order": _order,
         "heading": lambda heading: heading if len(heading) <= 3 else f"{heading[0].upper()}{heading[1:]}",
         "rate": lambda rate: _unbroken(percent(rate)),
@@ -196,13 +230,17 @@ def templates(*folders: Path) -> Environment:
     return environment
 
 
-def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False) -> Page:
-    """Return what the report's template shows."""
-    views = [run_section(run, place, output) for place, run in enumerate(runs)]
-    shown, more = cards(runs, output, embed_videos)
-    close_ups, more_failures = failure_views(runs, output, not embed_videos)
-    comparisons, problem = _comparisons(runs, output)
+def make_page(
+    runs: Sequence[ScoredRun], output: Path, embed_videos: bool = False, *, single_episodes: bool = True
+) -> Page:
+    """Return what the report's template shows; without `single_episodes` nothing that is drawn of one of them."""
     several = len(runs) > 1
+    groups = rows_for([run.results for run in runs])
+    views = [run_section(run, place, output, groups, several, embed_videos) for place, run in enumerate(runs)]
+    drawn = runs if single_episodes else []
+    shown, more = cards(drawn, output, embed_videos)
+    close_ups, more_failures = failure_views(drawn, output, not embed_videos)
+    comparisons, problem = _comparisons(runs, output)
     return Page(
         title=" and ".join(dict.fromkeys(run.name for run in runs)) if several else runs[0].name,
         views=views,
@@ -212,10 +250,10 @@ def make_page(runs: Sequence[ScoredRun], output: Path, embed_videos: bool = Fals
             for warning in view.warnings
         ],
         columns=columns_for([run.results for run in runs]),
-        groups=rows_for([run.results for run in runs]),
+        groups=groups,
         steps=_steps(runs),
-        panels=reward_panels(runs),
-        layouts=layout_panels(runs),
+        panels=reward_panels(drawn),
+        layouts=layout_panels(drawn),
         cards=shown,
         more_cards=more,
         close_ups=close_ups,
@@ -258,24 +296,19 @@ def _steps(runs: Sequence[ScoredRun]) -> Steps | None:
 def _series(runs: Sequence[ScoredRun]) -> list[Series]:
     if len(runs) > 1:
         return [
-            Series(f"{letter(place)} {run.name}", f"run-{place}", run.results.step_curve())
+            Series(f"{letter(place)} {run.name}", f"dash-{place} run-{place}", run.results.step_curve())
             for place, run in enumerate(runs)
         ]
     (run,) = runs
     groups = list(dict.fromkeys(task.group for task in run.tasks))
-    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "run-0", run.results.step_curve())
+    whole = Series("all tasks" if len(run.tasks) > 1 else run.tasks[0].name, "success", run.results.step_curve())
     if not 1 < len(groups) <= _MOST_GROUPS:
         return [whole]
     parts = [
-        Series(group, f"group run-{place + 1}", run.results.step_curve(group))
+        Series(group, f"group dash-{place + 1}", run.results.step_curve(group))
         for place, group in enumerate(groups)
     ]
     return [whole, *parts]
-
-
-def _bars(results: Sequence[Aggregate | None]) -> Markup:
-    rates = [None if result is None else result.rate for result in results]
-    return rate_bars([(rate, f"run-{place}") for place, rate in enumerate(rates)])
 
 
 def _order(one: Aggregate | None, column: ResultColumn) -> float | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,23 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from proctor.files import clip
 from proctor.report.console import count, duration, interval, moment
-from proctor.report.page.episodes import MOST_ROWS, EpisodeRow, Failures, episode_rows, failures
-from proctor.report.page.figures import headline_bar, tidy
+from proctor.report.page.ending import EndingSection, ending_section, goes_on
+from proctor.report.page.episodes import (
+    MOST_ROWS,
+    Card,
+    EpisodeRow,
+    Failures,
+    card_list,
+    episode_rows,
+    failures,
+)
+from proctor.report.page.figures import headline_bar, run_class, tidy
+from proctor.report.page.headline import Alert, Shortfalls, alerts, shortfalls
 from proctor.report.page.settings import command_of
 from proctor.report.page.timeline import TimeUse, time_use
+from proctor.report.result_table import GroupRows
 from proctor.report.summary import describe_stop
 from proctor.results import Aggregate, ScoredRun, describe_running
 from proctor.store.outcomes import ERROR, FAILURE, KINDS, SUCCESS, UNKNOWN, Kind
@@ -25,6 +38,7 @@ from proctor.store.schema import EpisodeRecord
 
 _MOST_NOTES = 100
 _MOST_ERRORS = 200
+_MOST_REASONS = 5
 
 
 class Fact(NamedTuple):
@@ -42,10 +56,16 @@ class RunSection:
     run: ScoredRun
     result: Aggregate
     bar: Markup
+    alerts: Sequence[Alert]
+    shortfalls: Shortfalls
     facts: Sequence[Fact]
     warnings: Sequence[str]
+    ending: EndingSection | None
+    last_films: Sequence[Card]
     failures: Sequence[Failures]
     errors: Sequence[EpisodeRecord]
+    reasons: Sequence[tuple[str, int]]
+    """Why episodes could not be run, and how many for each reason, of those in `errors`."""
     rows: Sequence[EpisodeRow]
     kinds: Sequence[Kind]
     time: TimeUse
@@ -76,18 +96,36 @@ class RunSection:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.run.sessions[0].started_at))
 
 
-def run_section(run: ScoredRun, place: int, output: Path) -> RunSection:
-    """Return what the report at `output` says of a run."""
+def run_section(
+    run: ScoredRun, place: int, output: Path, groups: Sequence[GroupRows], several: bool, embed: bool
+) -> RunSection:
+    """Return what the report at `output` says of a run, whose tasks have rows in its table.
+
+    Args:
+        run: this one.
+        place: which of the page's runs it is.
+        output: where links are followed from.
+        groups: the rows of the page's table.
+        several: whether there are other runs beside it.
+        embed: whether videos are inside of the file, where they are once.
+    """
     result = run.results.result
+    ending, going = ending_section(run), goes_on(run)
     notes = [(moment(note.told_at), note.message) for note in run.notes]
+    errors = run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS])
     return RunSection(
         run=run,
         result=result,
-        bar=headline_bar(result.rate, f"run-{place}"),
+        bar=headline_bar(result.rate, run_class(place, several)),
+        alerts=alerts(run, place, going, ending is not None),
+        shortfalls=shortfalls(groups, place),
         facts=_facts(run, result),
-        warnings=_warnings(run, result),
+        warnings=_warnings(run, result, going or ending is not None),
+        ending=ending,
+        last_films=[] if ending is None or embed else card_list(run, place, ending.films, output),
         failures=failures(run),
-        errors=run.records.at(run.ended.at(ERROR)[:_MOST_ERRORS]),
+        errors=errors,
+        reasons=Counter(clip(str(record.error), 300) for record in errors).most_common(_MOST_REASONS),
         rows=episode_rows(run, run.records[:MOST_ROWS], output),
         kinds=[KINDS[state] for state in (SUCCESS, FAILURE, UNKNOWN) if run.ended.counts[state]],
         time=time_use(run, f"timeline-{place}"),
@@ -134,7 +172,8 @@ def _facts(run: ScoredRun, result: Aggregate) -> list[Fact]:
     return facts
 
 
-def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
+def _warnings(run: ScoredRun, result: Aggregate, told: bool) -> list[str]:
+    """Return what to know about the numbers; `told`: not why the run went no further."""
     found = []
     if run.stopped is not None:
         found.append(describe_stop(run.stopped, len(run.planned)))
@@ -144,7 +183,7 @@ def _warnings(run: ScoredRun, result: Aggregate) -> list[str]:
             f" The curve of steps is over the first {run.ended.prefix} of the plan." if result.rate.running else ""
         )
         found.append(f"{len(run.records)} of {len(run.plan)} planned episodes have ended. {rates}{curve}")
-        if run.ending is not None:
+        if run.ending is not None and not told:
             found.append(f"Why it stopped: {run.ending}")
     if run.directory.shard is not None:
         shard = run.directory.shard

@@ -71,6 +71,24 @@ def figure(height: int, about: Description, *children: str, class_: str = "") ->
     )
 
 
+_LETTER = 6.6
+"""Pixels of a digit of a figure's words, with some to spare."""
+
+
+def with_scale(drawing: Markup, height: int, labels: Sequence[tuple[float, str]]) -> Markup:
+    """Return a drawing with the labels of its vertical axis in a column of their own, where no curve comes.
+
+    Args:
+        drawing: the figure.
+        height: its height.
+        labels: how far from the top each lies, and what it says.
+    """
+    width = round(_LETTER * max((len(text) for _, text in labels), default=0) + 8)
+    words = [element("text", text, x=width - 8, y=y + 4, text_anchor="end", class_="tick") for y, text in labels]
+    scale = element("svg", *words, class_="figure scale-y", width=width, height=height, aria_hidden="true")
+    return element("div", scale, drawing, class_="plot")
+
+
 def stretched(top: float, height: float, *children: str) -> Markup:
     """Return the inner drawing for curves: `STRETCH` units each way, whatever its size."""
     return element(

@@ -56,6 +56,11 @@ class RayCluster:
             learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
         )
 
+    @property
+    def known_benchmark(self) -> None:
+        """Nothing: the nodes have it."""
+        return None
+
     def prepare(self, context: RunContext, stored: Identity | None) -> Driver:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         settings = self._settings
@@ -111,7 +116,7 @@ class Driver:
 
     def _order(self, name: str, workers: int) -> NodeOrder:
         tree = to_plain(self._settings)
-        tree |= {"output_dir": None, "resume": None, "display": "none", "cluster": {}}
+        tree |= {"output_dir": None, "resume": None, "display": "none", "cluster": {}, "exitfirst": False}
         tree["eval"]["batch_size"] = workers
         return NodeOrder(
             name=file_name(f"{self._directory.path.name}-{name}"),
@@ -213,6 +218,7 @@ class Driver:
             cut_short=ledger.running(),
             rules=rules,
             demonstrations=self._settings.eval.demonstrations,
+            exitfirst=self._settings.exitfirst,
         )
         scheduler = self._scheduler = NodeScheduler(dispatch, ledger, self._directory, context.watcher)
         for node in self.admitted():
