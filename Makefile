@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
-  benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full bench-docs check venv format clean
+  docs pictures benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full bench-docs check venv format clean
 
 # LeRobot needs Python 3.12 and versions of its own; simulators for it run in a second environment without torch.
 CORE := msgpack numpy pydantic pyyaml rich
@@ -19,6 +19,7 @@ LIBERO_ENV = scripts/cached-env libero 3.11 constraints-libero.txt $(CORE) $(TES
 BROWSER_ENV = scripts/cached-env browser 3.11 constraints.txt $(CORE) jinja2 scipy av playwright \
   starlette uvicorn $(TESTING)
 TRACKERS_ENV = scripts/cached-env trackers 3.11 constraints-trackers.txt $(CORE) av wandb tensorboard trackio $(TESTING)
+DOCS_ENV = scripts/cached-env docs 3.11 constraints-docs.txt mkdocs-material
 VLA_EVAL_ENV = scripts/cached-env vla-eval 3.11 constraints-vla-eval.txt $(CORE) vla-eval
 SIMULATOR_ENV = scripts/cached-env simulator 3.11 constraints-simulator.txt $(SIMULATOR)
 # Each of these simulators has an environment of its own; a checkpoint for it runs in LeRobot's.
@@ -80,6 +81,14 @@ test-browser:  ## pages in a real browser; PROCTOR_SCREENSHOTS=DIR keeps what wa
 	@browser=$$($(BROWSER_ENV)) && export PYTHONPATH=$(CURDIR)/src && \
 	scripts/ensure-chromium && $$browser -m pytest tests/browser
 
+docs:  ## README and docs/ as a site in site/; a broken link or anchor fails, and so does a request to the web
+	@python=$$($(DOCS_ENV)) && NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build
+	@echo "open site/index.html; with a search: python3 -m http.server --directory site"
+
+pictures: $(VENV)/.installed-dev  ## the pictures in docs/pictures, all anew, from real runs
+	@scripts/ensure-gl $(PY) && scripts/ensure-chromium
+	$(PY) scripts/docs_pictures.py --browser=$$($(BROWSER_ENV))
+
 benchmark-lerobot:  ## the same work through lerobot-eval and through Proctor, one after the other
 	@lerobot=$$($(LEROBOT_ENV)) && export PYTHONPATH=$(CURDIR)/src && \
 	scripts/ensure-gl $$lerobot && $$lerobot benchmarks/against_lerobot.py
@@ -124,4 +133,4 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from doc_blocks import count
 from harness import Digests, digests, run_tiny
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how many blocks of the docs were run, where they were."""
+    passed = terminalreporter.stats.get("passed", [])
+    if any(report.nodeid.startswith("tests/docs/test_blocks.py") for report in passed):
+        terminalreporter.write_line(count())
 
 
 def pytest_configure() -> None:

@@ -206,9 +206,9 @@ def test_measured_tables_of_readme_and_docs_are_those_that_are_stored(page: Path
     assert text.count("<!-- bench:") == len(documents.blocks(text)) == text.count("<!-- /bench -->")
 
 
-def test_the_readme_shows_what_the_suite_has_measured() -> None:
+def test_the_page_about_speed_shows_what_the_suite_has_measured() -> None:
     assert {"engine", "metaworld_step", "against_lerobot"} <= set(
-        documents.blocks((documents.ROOT / "README.md").read_text())
+        documents.blocks((documents.ROOT / "docs" / "speed.md").read_text())
     )
 
 

@@ -57,7 +57,7 @@ def test_the_drawing_names_no_room_that_is_gone() -> None:
 def test_every_file_that_the_docs_send_a_contributor_to_is_there() -> None:
     known = [
         str(path.relative_to(ROOT))
-        for room in ("src", "tests", "docs", "benchmarks")
+        for room in ("src", "tests", "docs", "benchmarks", "scripts")
         for path in (ROOT / room).rglob("*.*")
     ]
     for page in ("docs/design.md", "docs/processes.md", "CONTRIBUTING.md"):

@@ -476,3 +476,12 @@ def test_settings_survive_the_way_through_a_file(
     found = build_settings(whole)
     again = build_settings(yaml.safe_load(yaml.safe_dump(to_plain(found), allow_unicode=True)))
     assert again == found
+
+
+@pytest.mark.parametrize("last", ["checkpoints/last", "last"])
+def test_the_folder_of_a_training_is_no_checkpoint_and_its_last_one_is_named(last: str, tmp_path: Path) -> None:
+    checkpoint = tmp_path / last / "pretrained_model"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "config.json").write_text('{"type": "act"}')
+    said = complaint(f"--policy.path={tmp_path}", *BASE[1:])
+    assert said.endswith(f"this folder has checkpoints, but is none. Use --policy.path={checkpoint}")

@@ -273,6 +273,13 @@ def _checkpoint_kind(folder: Path) -> str:
             continue
         if isinstance(described, dict) and described.get("type") == COMPACT:
             return COMPACT
+    for place in (folder / "checkpoints" / "last", folder / "last"):  # of a training, whoever trained
+        checkpoint = place / "pretrained_model"
+        if not is_there(str(folder / "config.json")) and is_there(str(checkpoint / "config.json")):
+            raise UsageError(
+                f"--policy.path={clip(str(folder), 300)}: this folder has checkpoints, but is none. "
+                f"Use --policy.path={checkpoint}"
+            )
     return "lerobot"  # whose loader says what is wrong
 
 

@@ -24,7 +24,7 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 SUPPORTED = "3.11, 3.12 or 3.13"
 
 WORKER_BYTES = 380_000_000
-"""What a worker takes that draws, as measured for the README."""
+"""What a worker takes that draws, as measured for docs/speed.md."""
 
 WORKER_DESCRIPTORS, OWN_DESCRIPTORS = 8, 64
 """Descriptors per worker (memory, bell, socket, pidfd, and room to replace it), and of the rest of a run."""
