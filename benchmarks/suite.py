@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import documents
+import documentation
 import stored_tables
 
 from proctor.machine.gpus import visible_gpus
@@ -228,7 +228,7 @@ def main() -> int:
     """Measure, print and store; or write the docs."""
     given, chosen = arguments()
     if given.write_docs:
-        for page in documents.write():
+        for page in documentation.write():
             print(f"{page}: written anew")
         return 0
     own = machine()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import against_lerobot
-import documents
+import documentation
 import figures
 import gpu
 import gpu_against_lerobot
@@ -189,26 +189,26 @@ PAGE = (
 def test_a_page_shows_the_newest_run_of_a_benchmark_that_ended_well() -> None:
     broken = _run(7.0, date="2026-01-03 10:00:00")
     broken["parts"]["engine"]["problem"] = "exit status 1"
-    page = documents.written(PAGE, [broken, _run(4.0, date="2026-01-02 10:00:00"), _run(1.0)])
+    page = documentation.written(PAGE, [broken, _run(4.0, date="2026-01-02 10:00:00"), _run(1.0)])
     assert "| engine against b | 4x | words |" in page
     assert "2026-01-02, Some(R) CPU @ 2.0GHz, 2 cores, load average 0.1 at the start; numpy 2." in page
     assert "cores=16 -->\n\nNot measured yet: `make bench-full ONLY=engine`.\n\n<!-- /bench -->\n" in page
     assert "old" not in page
-    assert documents.written(page, [_run(4.0, date="2026-01-02 10:00:00")]) == page
+    assert documentation.written(page, [_run(4.0, date="2026-01-02 10:00:00")]) == page
 
 
-@pytest.mark.parametrize("page", documents.pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", documentation.pages(), ids=lambda page: page.name)
 def test_measured_tables_of_readme_and_docs_are_those_that_are_stored(page: Path) -> None:
     text = page.read_text()
-    assert documents.written(text, stored_tables.runs()) == text, "run: make bench-docs"
+    assert documentation.written(text, stored_tables.runs()) == text, "run: make bench-docs"
     names = {part.name for part in suite.SUITE}
-    assert set(documents.blocks(text)) <= names
-    assert text.count("<!-- bench:") == len(documents.blocks(text)) == text.count("<!-- /bench -->")
+    assert set(documentation.blocks(text)) <= names
+    assert text.count("<!-- bench:") == len(documentation.blocks(text)) == text.count("<!-- /bench -->")
 
 
 def test_the_page_about_speed_shows_what_the_suite_has_measured() -> None:
     assert {"engine", "metaworld_step", "against_lerobot"} <= set(
-        documents.blocks((documents.ROOT / "docs" / "speed.md").read_text())
+        documentation.blocks((documentation.ROOT / "docs" / "speed.md").read_text())
     )
 
 

@@ -67,6 +67,7 @@ def build(
     run._episodes = ended, held
     run.sessions = [RunSession(100.0, 100.0 + wall, 1, startup)]
     identity = {"seed": 1000, "versions": {"proctor": "1"}, "renderer": None, "machine": {"cpu": "some"}}
+    run.settings = {"tags": "night, act", "description": None}
     run.meta = {"identity": identity, "reproducible": True}
     return eval_info(run)
 

@@ -55,6 +55,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "EvalConfig",
         "EvalResult",
         "Evaluator",
+        "ExitFirstError",
         "Feature",
         "IdentityError",
         "Look",

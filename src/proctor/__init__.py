@@ -36,6 +36,7 @@ __all__ = [
     "EvalConfig",
     "EvalResult",
     "Evaluator",
+    "ExitFirstError",
     "Feature",
     "IdentityError",
     "Look",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
         BenchmarkError,
         ChangedError,
         DamagedError,
+        ExitFirstError,
         IdentityError,
         NoPicturesError,
         PolicyError,
@@ -143,7 +145,7 @@ _HOMES = {
     "proctor.conformance.results": "CheckResult",
     "proctor.conformance.suite": "check_benchmark",
     "proctor.errors": """
-        BenchmarkError ChangedError DamagedError IdentityError NoPicturesError
+        BenchmarkError ChangedError DamagedError ExitFirstError IdentityError NoPicturesError
         PolicyError PolicyHostError PolicyLostError ProctorError RunError
         RunGoneError RunLockedError SimulatorError StoreError UsageError
     """,

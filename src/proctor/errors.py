@@ -78,7 +78,7 @@ class PolicyHostError(RunError):
     """The process that holds the policy died or hung more often than `eval.max_attempts` allows."""
 
 
-class FirstErrorError(RunError):
+class ExitFirstError(RunError):
     """An episode ended in an error, and `--exitfirst` says that this ends the run. The same command goes on."""
 
     exit_status = EXIT_EPISODE_ERRORS

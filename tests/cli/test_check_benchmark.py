@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_help_and_the_list_of_commands_know_it() -> None:
     assert "--episodes" in run_cli("check-benchmark", "--help").stdout
     told = run_cli("--help").stdout
     assert "check-benchmark" in told
-    assert "\n  list " in told
+    assert re.search("^ *list ", told, re.MULTILINE)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.02])

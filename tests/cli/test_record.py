@@ -38,7 +38,7 @@ def command(place: Path, *more: str, env: dict[str, Any] | None = None, **option
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recorded by one worker, undisturbed: what every other way must equal, bit for bit."""
     place = tmp_path_factory.mktemp("record") / "run"
-    done = run_cli(*command(place, eval={"batch_size": 1}))
+    done = run_cli(*command(place, eval={"batch_size": 1}, display="plain"))
     assert done.returncode == 0, done.stderr
     assert "dataset:" in done.stdout
     return place

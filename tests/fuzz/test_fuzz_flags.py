@@ -58,7 +58,7 @@ def command_lines(draw: st.DrawFn, places: list[str], runs: list[str]) -> list[s
         words += draw(st.lists(st.one_of(st.sampled_from(runs), st.sampled_from(places), WORDS), max_size=3))
     names = [*_flags(command), *types]
     flags = []
-    for _ in range(draw(st.integers(0, 6 if wild else 2))):
+    for _ in range(draw(st.integers(0, 6 if wild else 2)) if names else 0):
         name = draw(st.sampled_from(names))
         typed = of_type(types[name], places) if name in types else st.sampled_from([*places, *runs])
         if name == "env.type":

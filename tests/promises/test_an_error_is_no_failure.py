@@ -19,7 +19,9 @@ def test_an_episode_that_cannot_be_run_is_outside_the_rate_and_shown(tmp_path: P
     sound, broken = Scene(tmp_path / "sound"), Scene(tmp_path / "broken")
     assert sound.eval().returncode == 0
     where = "reset.nan:a:2:0" if deed == "nan" else f"step.{deed}:a:2:1"
-    done = broken.eval(f"--env.mischief={where}", "--eval.max_attempts=2", f"--env.scratch={tmp_path}")
+    done = broken.eval(
+        f"--env.mischief={where}", "--eval.max_attempts=2", f"--env.scratch={tmp_path}", "--display=plain"
+    )
     assert done.returncode == 3, done.stderr
     assert "1 episode could not be run" in done.stdout
     told, reference = result(broken.run), result(sound.run)

@@ -53,6 +53,7 @@ def _show_run(place: Path, given: argparse.Namespace) -> int:
     from proctor.report.tables import TABLES
     from proctor.report.threshold import Threshold, judge
     from proctor.results import Evaluation, ScoredRun
+    from proctor.store.filesystem import finite
 
     run = ScoredRun.open(place)
     with run.table():
@@ -63,7 +64,7 @@ def _show_run(place: Path, given: argparse.Namespace) -> int:
     if given.csv is not None:
         TABLES[given.csv](run, sys.stdout)
     elif given.json:
-        sys.stdout.write(json.dumps(evaluation.info, indent=2) + "\n")
+        sys.stdout.write(json.dumps(finite(evaluation.info), indent=2, allow_nan=False) + "\n")
     else:
         _print(evaluation, given.runs[0])
     if given.junit is not None:

@@ -16,7 +16,7 @@ from proctor.engine.demonstrations import DemonstrationQuota
 from proctor.engine.queue import EpisodeQueue, TaskKey
 from proctor.engine.retries import Attempts, Cause, Failure, Restarts
 from proctor.engine.stopping import Stop, StopRules
-from proctor.errors import FirstErrorError, PolicyHostError, ProctorError, RunError
+from proctor.errors import ExitFirstError, PolicyHostError, ProctorError, RunError
 from proctor.events import Progress
 from proctor.results import Results, reporting, started_rate
 from proctor.stats.intervals import Rate
@@ -350,7 +350,7 @@ class Dispatch:
         """End the run if this is an error, and the first is to end it."""
         if self._exitfirst and record.status == "error":
             words = f"{record.task} episode {record.episode_index} ended in an error: {record.error}"
-            self.end(FirstErrorError(f"stopped at the first error (--exitfirst): {words}"))
+            self.end(ExitFirstError(f"stopped at the first error (--exitfirst): {words}"))
 
     def _foresee(self) -> None:
         """Say how many episodes there will be if the rest succeeds, where the run ends with its demonstrations."""

@@ -120,6 +120,7 @@ class NotebookDisplay(Watcher):
         self._line: Any = None
         self._opening = ""
         self._left = TimeLeft()
+        self._began = False
 
     def planned(self, outline: RunOutline) -> None:
         """Show the opening line."""
@@ -127,12 +128,13 @@ class NotebookDisplay(Watcher):
         self._line = self._ipython.display(_as_text(self._opening), raw=True, display_id=True)
 
     def doing(self, stage: Stage) -> None:
-        """Show what is waited for, in the same line."""
-        self._show(f"{stage.name}{f', {stage.detail}' if stage.detail else ''}")
+        """Show what is waited for, in the same line; at the end that stays as it is."""
+        if not self._began:
+            self._show(f"{stage.name}{f', {stage.detail}' if stage.detail else ''}")
 
     def started(self, start: RunStart) -> None:
         """Show who does it."""
-        self._opening = f"{self._opening}; {describe_start(start)}"
+        self._opening, self._began = f"{self._opening}; {describe_start(start)}", True
 
     def progress(self, progress: Progress) -> None:
         """Show how far the run is, in the same line."""
