@@ -95,10 +95,11 @@ def test_the_plan_comes_first_and_what_is_waited_for_has_its_seconds(monkeypatch
     display.started(RunStart(OUTLINE, Outcomes.of(PLAN, [record(0, True)]), 2, "central", 3))
     display.ended()
     lines = file.getvalue().splitlines()
-    assert lines[:2] == ["made: 20 episodes of 2 tasks; policy zero", "results go to /run"]
-    assert lines[2].startswith("loading the policy 0 s")
-    assert lines[-2:] == [
+    assert lines[0] == "made: 20 episodes of 2 tasks; policy zero"
+    assert lines[1].startswith("loading the policy 0 s")
+    assert lines[-3:] == [
         "loading the policy: done after 0 s",
+        "results go to /run",
         "2 workers on 3 nodes, policy in its own process; 1 episode finished before",
     ]
 
@@ -109,7 +110,7 @@ def test_what_is_over_at_once_is_not_told_of() -> None:
     display.planned(OUTLINE)
     display.doing(Stage("loading the policy"))
     display.ended()
-    assert file.getvalue().splitlines()[2:] == []
+    assert file.getvalue().splitlines()[1:] == []
 
 
 def _drawn(console: Console, display: LiveDisplay) -> str:

@@ -75,9 +75,8 @@ class PlainDisplay(Watcher):
         self._stages = None if quiet else StageTeller(self._print)
 
     def planned(self, outline: RunOutline) -> None:
-        """Print the opening line and where results go."""
+        """Print the opening line."""
         self._print(describe_outline(outline))
-        self._print(f"results go to {outline.directory}")
 
     def doing(self, stage: Stage) -> None:
         """Print a line if it takes long."""
@@ -85,8 +84,9 @@ class PlainDisplay(Watcher):
             self._stages.enter(stage)
 
     def started(self, start: RunStart) -> None:
-        """Print who does it."""
+        """Print where results go, now that there will be some, and who does it."""
         self._end_stage(done=True)
+        self._print(f"results go to {start.outline.directory}")
         self._print(describe_start(start))
 
     def progress(self, progress: Progress) -> None:
@@ -165,9 +165,8 @@ class LiveDisplay(Watcher):
         self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._draw)
 
     def planned(self, outline: RunOutline) -> None:
-        """Print the opening lines and begin drawing."""
+        """Print the opening line and begin drawing."""
         self._console.print(describe_outline(outline), markup=False, highlight=False)
-        self._console.print(Text(f"results go to {outline.directory}", style="dim"), soft_wrap=True)
         self._live.start()
 
     def doing(self, stage: Stage) -> None:
@@ -177,7 +176,8 @@ class LiveDisplay(Watcher):
         self._stage, self._facts = stage, []
 
     def started(self, start: RunStart) -> None:
-        """Print who does it, and show the tasks."""
+        """Print where results go and who does it, and show the tasks."""
+        self._console.print(Text(f"results go to {start.outline.directory}", style="dim"), soft_wrap=True)
         self._console.print(describe_start(start), markup=False, highlight=False)
         self._board = TaskBoard.of(start)
         self.doing(Stage("starting workers"))
