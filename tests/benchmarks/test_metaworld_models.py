@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,24 @@ def test_a_changed_asset_is_compiled_anew(tmp_path: Path, cache_folder: Path) ->
     high = compiled_model(cube(tmp_path, height=2.5))
     assert (low.body_pos[1, 2], high.body_pos[1, 2]) == (1.0, 2.5)
     assert len(kept(cache_folder)) == 2
+
+
+def test_environments_with_the_same_assets_share_what_is_kept(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = content(compiled_model(cube(tmp_path / "one")))
+    other = cube(tmp_path / "two")
+    os.utime(other, (1, 1))
+    models_folder.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(mujoco.MjModel, "from_xml_path", refuse)
+        assert content(compiled_model(other)) == first
+    assert len(kept(cache_folder)) == 1
+    for note in (cache_folder / "metaworld-assets").iterdir():
+        note.write_text("damaged")
+    models_folder.cache_clear()
+    assert content(compiled_model(other)) == first
+    assert len(kept(cache_folder)) == 1
 
 
 def test_without_a_folder_to_write_to_a_model_is_compiled_every_time(tmp_path: Path, cache_folder: Path) -> None:
