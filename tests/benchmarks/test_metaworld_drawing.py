@@ -88,3 +88,10 @@ def test_rows_from_the_lowest_up_become_pictures() -> None:
     assert np.array_equal(upright(rows), np.flip(rows, 0))
     assert np.array_equal(turned(rows), np.flip(np.flip(rows, 0), (0, 1)))
     assert all(picture.base is None and picture.flags.c_contiguous for picture in (upright(rows), turned(rows)))
+
+
+@pytest.mark.gl
+def test_another_viewer_in_the_same_process_draws_as_if_it_were_alone(renderer: Renderer) -> None:
+    command = [sys.executable, str(SUPPORT / "neighbour_drawing.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **renderer.env})
+    assert done.stdout.strip() == "each as alone", done.stderr

@@ -88,13 +88,22 @@ class Act:
         )
 
 
+class Steps:
+    """The processor steps that the stand-in knows."""
+
+    @classmethod
+    def get(cls, name: str) -> Any:
+        return {"normalizer_processor": cls}[name]
+
+
 @contextlib.contextmanager
 def stand_in(home: Path) -> Iterator[None]:
     """Let LeRobot and the hub seem to be here, as far as opening a checkpoint needs them."""
     modules: dict[str, dict[str, Any]] = {
         "lerobot": {}, "lerobot.policies": {}, "lerobot.utils": {},
         "lerobot.utils.import_utils": {"register_third_party_plugins": lambda: None},
-        "lerobot.configs": {"PreTrainedConfig": Act}, "lerobot.processor": {"ProcessorStep": Act},
+        "lerobot.configs": {"PreTrainedConfig": Act},
+        "lerobot.processor": {"ProcessorStep": Act, "ProcessorStepRegistry": Steps},
         "huggingface_hub": {"constants": types.SimpleNamespace(HF_HOME=str(home), HF_HUB_CACHE=str(home / "hub"))},
         "draccus": {"encode": lambda config, kind: {"type": config.type, "raw": config.raw}},
     }  # fmt: skip

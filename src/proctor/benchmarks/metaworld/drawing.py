@@ -2,15 +2,18 @@
 
 Neither depth nor a second copy is read back, and a GL context that one simulator leaves is taken by the next: its
 shaders are compiled, which takes longer than a picture. Each simulator has a context to itself while it lives,
-because what MuJoCo keeps there belongs to one model.
+because what MuJoCo keeps there belongs to one model. Whoever else draws in this process finds their own context
+current afterwards: Gymnasium's viewer, for one, takes it for granted.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mujoco
@@ -47,42 +50,90 @@ class Drawing:
         self._scene = mujoco.MjvScene(model, _MOST_GEOMS)
         self._options, self._perturbations = mujoco.MjvOption(), mujoco.MjvPerturb()
         size = model.vis.global_.offwidth, model.vis.global_.offheight
-        self._gl: Any = _left.pop() if _left else _new_context(*size)
-        self._gl.make_current()
-        self._context: Any = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        with _neighbours():
+            self._gl: Any = _left.pop() if _left else _new_context(*size)
+            self._gl.make_current()
+            self._context: Any = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._read: NDArray[np.uint8] = np.empty((0, 0, 3), np.uint8)
 
     def rows(self, width: int, height: int) -> NDArray[np.uint8]:
         """Draw, and return the picture from its lowest row upwards; it holds until the next is drawn."""
         if self._read.shape[:2] != (height, width):
             self._read = np.empty((height, width, 3), np.uint8)
-        self._gl.make_current()  # a neighbour in this process may have drawn meanwhile
         view = mujoco.MjrRect(0, 0, width, height)
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(
             self._model, self._data, self._options, self._perturbations, self._camera, everything, self._scene
         )
-        mujoco.mjr_render(view, self._scene, self._context)
-        mujoco.mjr_readPixels(self._read, None, view, self._context)
+        with _neighbours():
+            self._gl.make_current()  # a neighbour in this process may have drawn meanwhile
+            mujoco.mjr_render(view, self._scene, self._context)
+            mujoco.mjr_readPixels(self._read, None, view, self._context)
         return self._read
 
     def close(self) -> None:
         """Free what belongs to this model, and leave the GL context to another simulator."""
         gl, self._gl = self._gl, None
         if gl is not None:
-            gl.make_current()
-            self._context.free()
+            with _neighbours():
+                gl.make_current()
+                self._context.free()
             _left.append(gl)
 
     def __del__(self) -> None:
         # Of a simulator that failed. MuJoCo frees its own in whatever GL context is current: not in a neighbour's.
         gl = getattr(self, "_gl", None)
         if gl is not None and not sys.is_finalizing():
-            gl.make_current()
-            if hasattr(self, "_context"):
-                self._context.free()
-            gl.free()
+            with _neighbours():
+                gl.make_current()
+                if hasattr(self, "_context"):
+                    self._context.free()
+                gl.free()
+
+
+@contextlib.contextmanager
+def _neighbours() -> Iterator[None]:
+    """Make the GL context that is current now current again at the end, if there is one."""
+    find = next((find for name, find in _CURRENT.items() if f"mujoco.{name}" in sys.modules), None)
+    give_back = None if find is None else find()
+    try:
+        yield
+    finally:
+        if give_back is not None:
+            give_back()
+
+
+def _current_egl() -> Callable[[], Any] | None:
+    from mujoco.egl import egl_ext as egl
+
+    context = egl.eglGetCurrentContext()
+    if not context:
+        return None
+    display = egl.eglGetCurrentDisplay()
+    draw, read = egl.eglGetCurrentSurface(egl.EGL_DRAW), egl.eglGetCurrentSurface(egl.EGL_READ)
+    return lambda: egl.eglMakeCurrent(display, draw, read, context)
+
+
+def _current_osmesa() -> Callable[[], Any] | None:
+    from OpenGL import GL, osmesa
+
+    context = osmesa.OSMesaGetCurrentContext()
+    if not context:
+        return None
+    width, height, _, buffer = osmesa.OSMesaGetColorBuffer(context)
+    # MuJoCo's are of floats, and so are Gymnasium's, which are MuJoCo's.
+    return lambda: osmesa.OSMesaMakeCurrent(context, buffer, GL.GL_FLOAT, width, height)
+
+
+def _current_glfw() -> Callable[[], Any] | None:
+    import glfw
+
+    context = glfw.get_current_context()
+    return (lambda: glfw.make_context_current(context)) if context else None
+
+
+_CURRENT = {"egl": _current_egl, "osmesa": _current_osmesa, "glfw": _current_glfw}
 
 
 def _new_context(width: int, height: int) -> Any:
