@@ -49,7 +49,7 @@ def test_display_none_prints_problems_on_standard_error_alone(tmp_path: Path) ->
 
 @pytest.mark.parametrize("extra", [[], ["--eval.use_async_envs=false"]])
 def test_exitfirst_stops_at_the_first_error_and_goes_on_from_there(tmp_path: Path, extra: list[str]) -> None:
-    tree = tiny_tree(tmp_path / "run", n_episodes=40, env=BROKEN, eval={"max_attempts": 2}, display="plain")
+    tree = tiny_tree(tmp_path / "run", n_episodes=40, env=BROKEN, eval={"max_attempts": 1}, display="plain")
     done = run_cli("eval", "-x", *flags(tree), *extra)
     assert done.returncode == 3, done.stderr
     line, resume = done.stderr.strip().splitlines()[-2:]

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from lerobot_checkpoints import SIDE, demonstrations, save_act, save_diffusion
 from made_runs import make_run
 from planted_harness import PITFALLS, Sound
+from proctor.benchmarks.metaworld import models, quick_env
 from proctor.diff.findings import LiveDiff
 from proctor.diff.harness import OtherSide
 from proctor.diff.live import LiveQuestion, OurSide
@@ -109,16 +110,22 @@ def simulators_are_quick() -> Any:
     pixels, on a picture of 64 x 64.
     """
     demonstrations()  # which other tests train on, too, with all their shadows
-    begin = MujocoEnv._initialize_simulation
+    begin, compiled = MujocoEnv._initialize_simulation, models.compiled_model
 
-    def with_small_shadows(env: Any) -> Any:
+    def theirs(env: Any) -> Any:
         model, data = begin(env)
         model.vis.quality.shadowsize = 256
         return model, data
 
+    def ours(xml: Path) -> Any:
+        model = compiled(xml)
+        model.vis.quality.shadowsize = 256
+        return model
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metaworld, "MT1", functools.cache(metaworld.MT1))
-        patch.setattr(MujocoEnv, "_initialize_simulation", with_small_shadows)
+        patch.setattr(MujocoEnv, "_initialize_simulation", theirs)
+        patch.setattr(quick_env, "compiled_model", ours)
         yield
 
 

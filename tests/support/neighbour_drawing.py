@@ -1,6 +1,8 @@
-"""Draws with Gymnasium's viewer and with ours in turn, in one process, and says whether each drew as it does alone."""
+"""Draws with Gymnasium's viewer and with ours in turn, in one process: does each draw as it does alone?"""
 
 from __future__ import annotations
+
+import sys
 
 import mujoco
 import numpy as np
@@ -48,4 +50,4 @@ for _ in range(3):
 drawing.close()
 assert (theirs(viewer) == before).all(), "Gymnasium's is another when ours has gone"
 viewer.close()
-print("each as alone")
+sys.stdout.write("each as alone\n")

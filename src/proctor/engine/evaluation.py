@@ -17,7 +17,6 @@ from proctor.config.settings import Settings
 from proctor.engine.demonstrations import DemonstrationQuota
 from proctor.engine.executors.protocol import Ending, Executor, Job, RunContext
 from proctor.engine.executors.this_machine import ThisMachine
-from proctor.engine.finished import is_same_without_loading
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import Stop, rules_for
 from proctor.engine.warm_processes import WarmProcesses
@@ -122,8 +121,6 @@ class EvaluationRun:
             stack.callback(self._watcher.ended)
             self._watcher.planned(outline)
             context = RunContext(stack, interrupts, self._watcher)
-            if (finished := self._finished()) is not None:
-                return finished
             try:
                 with interrupts.abruptly():  # what is loaded here may be anybody's code
                     stored = self._directory.stored_identity()
@@ -170,21 +167,6 @@ class EvaluationRun:
             self._watcher.doing(Stage("writing the results"))
             done = self._conclude(table, session, ending, interrupts)
             return dataclasses.replace(done, nothing_to_do=not len(before.pending))
-
-    def _finished(self) -> Evaluation | None:
-        """Return the stored evaluation, if it is plain that nothing is left to do, without the policy."""
-        facts = self._executor.known_benchmark
-        if facts is None or self._rules is not None or not self._directory.holds_a_run():
-            return None
-        run, wanted = ScoredRun(self._directory.path, self._plan), self._settings.eval
-        with run.table():
-            planned = run.per_task == wanted.n_episodes and run.only == self._settings.only
-            if not planned or run.stopped is not None or len(run.all_ended.pending) or wanted.recording:
-                return None
-            if not is_same_without_loading(run, self._settings, facts):
-                return None
-        self._directory.write_config(to_plain(self._settings))
-        return Evaluation(run, write_eval_info(run), nothing_to_do=True)
 
     def _execute(self, job: Job, context: RunContext, table: EpisodeTable) -> Ending:
         try:

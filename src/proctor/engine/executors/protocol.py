@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from proctor.benchmarks.facts import BenchmarkFacts
 from proctor.engine.dispatch import Dispatch
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.stopping import StopRules
@@ -103,10 +102,6 @@ class Executor(Protocol):
     @property
     def tasks(self) -> Sequence[Task]:
         """The tasks, in plan order."""
-
-    @property
-    def known_benchmark(self) -> BenchmarkFacts | None:
-        """What the benchmark says of itself, where it runs here with a policy that the settings name."""
 
     def prepare(
         self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from proctor.benchmarks.facts import BenchmarkFacts
 from proctor.config.settings import Settings
 from proctor.engine.eventfd import EventFd
 from proctor.engine.executors.inline import run_inline
@@ -50,18 +49,12 @@ class ThisMachine:
         warm: WarmProcesses | None = None,
     ) -> None:
         self.settings, self.directory, self.feed, self.warm = settings, directory, feed, warm
-        self._live = live_policy is not None
         self.preparation = Preparation(settings, directory.logs, live_policy, warm, films_later=feed is None)
 
     @property
     def tasks(self) -> Sequence[Task]:
         """The benchmark's tasks."""
         return self.preparation.facts.tasks
-
-    @property
-    def known_benchmark(self) -> BenchmarkFacts | None:
-        """What the benchmark says of itself, unless the policy is an object of the caller's."""
-        return None if self._live else self.preparation.facts
 
     def prepare(
         self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()

@@ -56,11 +56,6 @@ class RayCluster:
             learn(path, settings.env).tasks if benchmark.opens_to_tell else benchmark.tasks()
         )
 
-    @property
-    def known_benchmark(self) -> None:
-        """Nothing: the nodes have it."""
-        return None
-
     def prepare(self, context: RunContext, stored: Identity | None, pending: Sequence[Episode] = ()) -> Driver:
         """Connect, let every node load policy and benchmark, and choose those that agree."""
         settings = self._settings
