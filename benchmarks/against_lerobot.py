@@ -5,8 +5,8 @@
 
 LeRobot runs as its users run it, with the better of its batch sizes 1 and 2 (found first, with the same command).
 The checkpoint is an ACT of LeRobot's default size with random weights, so that no episode ends early: 500 steps
-each, 480 px. Each side is a process of its own; drawings are counted in both by the same few lines, which MuJoCo's
-viewer runs through. A round is Proctor with two episodes, LeRobot with the same two, and Proctor with more of
+each, 480 px. Each side is a process of its own; drawings are counted in both by the same few lines: calls of MuJoCo's
+`mjr_render`. A round is Proctor with two episodes, LeRobot with the same two, and Proctor with more of
 them, in an order that changes; ratios are of the rounds. They are of whole commands, start-up included, of the
 episodes alone (`eval_s` of either side's eval_info.json), and of steps a second over the longer run: two episodes
 are soon over, and building simulators is most of that. LeRobot's steps a second do not depend on how many there
@@ -53,7 +53,7 @@ COUNTER = """
 import os, sys
 class _Counted:
     def find_spec(self, name, path=None, target=None):
-        if name != "gymnasium.envs.mujoco.mujoco_rendering":
+        if name != "mujoco":
             return None
         sys.meta_path.remove(self)
         import importlib.util
@@ -61,13 +61,12 @@ class _Counted:
         execute = spec.loader.exec_module
         def exec_module(module):
             execute(module)
-            viewer = module.OffScreenViewer
-            render = viewer.render
+            render = module.mjr_render
             file = os.open(os.environ["DRAWINGS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             def counted(*args, **kwargs):
                 os.write(file, b".")
                 return render(*args, **kwargs)
-            viewer.render = counted
+            module.mjr_render = counted
         spec.loader.exec_module = exec_module
         return spec
 sys.meta_path.insert(0, _Counted())
@@ -133,6 +132,8 @@ def measure(
     wall = time.monotonic() - started
     if status:
         sys.exit(f"{' '.join(command)}\nexited with {status}:\n{(scratch / 'log').read_text()[-3000:]}")
+    if counts and not drawings.stat().st_size:
+        sys.exit("no drawing was counted: MuJoCo is not drawn with as this script thinks")
     cpu, memory = watched.stop()
     info = json.loads((output_dir / "eval_info.json").read_text())
     metrics = [task["metrics"] for task in info["per_task"]]

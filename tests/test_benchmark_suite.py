@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ import figures
 import gpu
 import gpu_against_lerobot
 import growth
+import psutil
 import pytest
 import stored_tables
 import suite
@@ -177,8 +179,9 @@ def test_a_benchmark_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: 
     status, _ = suite.run_for(_planned(tmp_path, source).command, dict(os.environ), 5.0)
     assert status is None
     child = int((tmp_path / "child").read_text())
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(child)
+        assert process.status() == psutil.STATUS_ZOMBIE or not psutil.wait_procs([process], timeout=60)[1]
 
 
 PAGE = (
