@@ -5,8 +5,8 @@
 
 LeRobot runs as its users run it, with the better of its batch sizes 1 and 2 (found first, with the same command).
 The checkpoint is an ACT of LeRobot's default size with random weights, so that no episode ends early: 500 steps
-each, 480 px. Each side is a process of its own; drawings are counted in both by the same few lines: calls of MuJoCo's
-`mjr_render`. A round is Proctor with two episodes, LeRobot with the same two, and Proctor with more of
+each, 480 px. Each side is a process of its own; drawings are counted in both by the same few lines, as calls of
+MuJoCo's `mjr_render`. A round is Proctor with two episodes, LeRobot with the same two, and Proctor with more of
 them, in an order that changes; ratios are of the rounds. They are of whole commands, start-up included, of the
 episodes alone (`eval_s` of either side's eval_info.json), and of steps a second over the longer run: two episodes
 are soon over, and building simulators is most of that. LeRobot's steps a second do not depend on how many there
