@@ -19,14 +19,12 @@ import torch
 from numpy.typing import NDArray
 
 from proctor.policies.lerobot.checkpoint import LoadedCheckpoint
+from proctor.policies.lerobot.cuda_graph import Ask, Batch, RecordedPass
+from proctor.policies.lerobot.randomness import EpisodeRandomness
 from proctor.policies.lerobot.state import copy_of
 from proctor.types import Observation
 
-Batch = dict[str, Any]
-Ask = Callable[[Sequence[Batch]], Any]
 ACTION = "action"
-
-_WARM_UP = 3
 
 
 class LaneResources:
@@ -50,7 +48,7 @@ class LaneResources:
         self._use_amp = bool(getattr(loaded.policy.config, "use_amp", False))
         self._stream = torch.cuda.Stream(loaded.device) if loaded.device.type == "cuda" else None
         self._staged: dict[str, torch.Tensor] = {}
-        self._recording: PassRecording | None = None
+        self._recording: RecordedPass | None = None
 
     @property
     def processors(self) -> tuple[Any, ...]:
@@ -82,11 +80,11 @@ class LaneResources:
         batch: dict[str, Any] = self._pre(raw)
         return batch
 
-    def replay(self, ask: Ask, window: Sequence[dict[str, Any]]) -> Any:
+    def replay(self, ask: Ask, window: Sequence[Batch], rows: Sequence[EpisodeRandomness], by_script: bool) -> Any:
         """Run a forward pass by its recording, which the first call makes."""
         if self._recording is None:
-            self._recording = PassRecording(ask, window, self._device)
-        return self._recording(window)
+            self._recording = RecordedPass(ask, window, rows, by_script, self._device)
+        return self._recording(window, rows)
 
     def forget_recording(self) -> None:
         """Free it: the batch's shape changes."""
@@ -179,37 +177,3 @@ def environment_processors(benchmark: str, config: Any) -> tuple[Any, Any]:
         return PolicyProcessorPipeline(steps=[]), PolicyProcessorPipeline(steps=[])
     pre.steps = [step for step in pre.steps if type(step).__name__ != "LiberoProcessorStep"]
     return pre, post
-
-
-class PassRecording:
-    """One forward pass as a CUDA graph, on tensors of its own; replays read new values from them.
-
-    A small network on a large GPU spends most of its time in launching kernels, and keeps drawing processes
-    waiting meanwhile. Batches have one shape, so the pass can be recorded: one launch instead of hundreds. It is
-    used only if the trial finds that replays give the bits of the pass itself.
-    """
-
-    def __init__(self, ask: Ask, window: Sequence[Batch], device: Any) -> None:
-        self._inputs = [_with_own_tensors(batch) for batch in window]
-        self._graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.current_stream(device)
-        # What a network makes by itself, it makes on the device: a copy from the host cannot be recorded.
-        with torch.device(device):
-            for _ in range(_WARM_UP):
-                ask(self._inputs)
-            stream.synchronize()
-            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                self._output = ask(self._inputs)
-
-    def __call__(self, window: Sequence[Batch]) -> Any:
-        """Return the pass's output for new inputs; the next replay overwrites it."""
-        for own, given in zip(self._inputs, window, strict=True):
-            for key, tensor in own.items():
-                if isinstance(tensor, torch.Tensor):
-                    tensor.copy_(given[key])
-        self._graph.replay()
-        return self._output
-
-
-def _with_own_tensors(batch: Batch) -> Batch:
-    return {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()}

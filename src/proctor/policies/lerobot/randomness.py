@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -86,24 +86,42 @@ _IN_PLACE = {
 _ROW_WISE = (torch.multinomial, torch.bernoulli, torch.poisson, torch.Tensor.multinomial, torch.Tensor.bernoulli)
 
 
+FILLS = frozenset(_IN_PLACE.values())
+"""Random functions that fill a tensor."""
+DRAWN_BY_SHAPE = FILLS | {torch.randn_like, torch.rand_like, torch.randint_like}
+"""Random functions that are given a tensor whose values do not matter."""
+
+Rows = Sequence[EpisodeRandomness]
+
+
 class RowRandomness(TorchFunctionMode):  # type: ignore[misc]
     """Within it, row i of every random tensor comes from `rows[i]`."""
 
-    def __init__(self, rows: Sequence[EpisodeRandomness]) -> None:
+    def __init__(self, rows: Rows) -> None:
         super().__init__()
         self._rows = rows
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        draw = _DRAWS.get(func)
-        if draw is None or kwargs.get("generator") is not None:
+        if not is_draw(func, kwargs):
             return func(*args, **kwargs)
-        for row in self._rows:
-            row.draws += 1
-        return draw(self._rows, func, args, {name: value for name, value in kwargs.items() if name != "generator"})
+        return self.draw(func, args, {name: value for name, value in kwargs.items() if name != "generator"})
+
+    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call draws that names no generator."""
+        return drawn(self._rows, func, args, kwargs)
 
 
-Rows = Sequence[EpisodeRandomness]
+def is_draw(func: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call draws from a generator that it does not name."""
+    return func in _DRAWS and kwargs.get("generator") is None
+
+
+def drawn(rows: Rows, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a call of a random function gives if each row is drawn from its episode's generator."""
+    for row in rows:
+        row.draws += 1
+    return _DRAWS[func](rows, func, args, kwargs)
 
 
 def _sized(rows: Rows, func: Any, args: Any, kwargs: Any) -> Any:

@@ -16,13 +16,15 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proctor.policies.lerobot.lane_resources import ACTION, Batch, LanePool, LaneResources
+from proctor.policies.lerobot.cuda_graph import Batch
+from proctor.policies.lerobot.lane_resources import ACTION, LanePool, LaneResources
 from proctor.policies.lerobot.randomness import (
     EpisodeRandomness,
     RowRandomness,
@@ -125,6 +127,10 @@ Draws = Literal["none", "rows", "process"]
 episode's."""
 
 
+Recorded = Literal["no", "as it is", "by its script"]
+"""Whether a CUDA graph is replayed: not, of the pass as it is, or of what its script leaves of it."""
+
+
 @dataclass(eq=False)
 class EpisodeMemory:
     """What its strategy keeps, its random numbers once it has drawn any, and a policy of its own if needed."""
@@ -145,7 +151,7 @@ class Forward:
         draws: where its random numbers come from.
         rows: rows in every forward pass.
         whole_chunks: whether a whole chunk may be post-processed in one go.
-        recorded: whether passes are replayed from a recording.
+        recorded: whether passes are replayed from a recording, and how that was made.
     """
 
     pool: LanePool
@@ -154,7 +160,7 @@ class Forward:
     draws: Draws = "process"
     rows: int = 1
     whole_chunks: bool = False
-    recorded: bool = False
+    recorded: Recorded = "no"
 
     def begin(self, seed: int | None = None) -> EpisodeMemory:
         """Return the memory of an episode before its first step."""
@@ -175,10 +181,13 @@ class Forward:
             ]
             padding = [None] * (self.rows - len(windows))
             states = [*[episode.state for episode in episodes], *padding]
-            if self.recorded:
-                chunks = lane.replay(lambda window: self.strategy.ask(lane.policy, window, states), batches)
+            ask = partial(self._ask, lane.policy, states)
+            if self.recorded == "no":
+                chunks = ask(batches)
             else:
-                chunks = self.strategy.ask(lane.policy, batches, states)
+                chunks = lane.replay(
+                    ask, batches, self._rows_of(episodes), by_script=self.recorded == "by its script"
+                )
             actions = self._actions(lane, chunks)
         return [actions[row].copy() for row in range(len(windows))]
 
@@ -193,17 +202,25 @@ class Forward:
             return lane.actions(chunks)
         return np.stack([lane.actions(chunks[:, step]) for step in range(chunks.shape[1])], axis=1)
 
+    def _ask(self, policy: Any, states: Sequence[Any], window: Sequence[Batch]) -> Any:
+        return self.strategy.ask(policy, window, states)
+
+    def _rows_of(self, episodes: Sequence[EpisodeMemory]) -> list[EpisodeRandomness]:
+        if self.draws != "rows":
+            return []
+        known = [row.randomness for row in episodes if row.randomness is not None]
+        # Padding rows draw from nobody's generator.
+        return [*known, *(EpisodeRandomness(0) for _ in range(self.rows - len(known)))]
+
     @contextmanager
-    def _randomness(self, rows: Sequence[EpisodeMemory]) -> Iterator[None]:
+    def _randomness(self, episodes: Sequence[EpisodeMemory]) -> Iterator[None]:
         """Give each row what it may draw from; a draw from anywhere else is an error, not another result."""
-        episodes = [row.randomness for row in rows if row.randomness is not None]
         with ExitStack() as stack:
             if self.draws == "process":
-                stack.enter_context(own_generators(episodes[0], self.device))
-            elif not self.recorded:
+                assert episodes[0].randomness is not None
+                stack.enter_context(own_generators(episodes[0].randomness, self.device))
+            elif self.recorded == "no":
                 stack.enter_context(untouched_generators(self.device))
             if self.draws == "rows":
-                # Padding rows draw from nobody's generator.
-                padding = [EpisodeRandomness(0) for _ in range(self.rows - len(episodes))]
-                stack.enter_context(RowRandomness([*episodes, *padding]))
+                stack.enter_context(RowRandomness(self._rows_of(episodes)))
             yield

@@ -25,7 +25,7 @@ from proctor.policies.lerobot.equivalence import ReferenceEpisode, SyntheticInpu
 from proctor.policies.lerobot.lane_resources import LanePool, LaneResources
 from proctor.policies.lerobot.randomness import InseparableDraw
 from proctor.policies.lerobot.state import shared_part, weights_of
-from proctor.policies.lerobot.strategies import Chunk, Ensemble, Forward, OwnCopy, Strategy
+from proctor.policies.lerobot.strategies import Chunk, Ensemble, Forward, OwnCopy, Recorded, Strategy
 from proctor.policies.protocol import Cost, Pass
 from proctor.types import BenchmarkSpec
 
@@ -213,26 +213,29 @@ def _rows_are_independent(forward: Forward, synthetic: SyntheticInputs, rows: in
 
 def _recorded_if_equal(forward: Forward, synthetic: SyntheticInputs) -> Forward:
     """Replay recorded passes where that works at all and gives the same bits, on every lane."""
-    if not isinstance(forward.strategy, Chunk) or forward.draws != "none":
+    if not isinstance(forward.strategy, Chunk) or forward.draws == "process":
         return forward
-    recorded = dataclasses.replace(forward, recorded=True)
 
     def ask(one: Forward) -> list[list[bytes]]:
         return [_actions(one, synthetic, range(first, first + one.rows), first) for first in (0, 1, one.rows)]
 
+    def gives(expected: list[list[bytes]], recorded: Forward, lane: LaneResources) -> bool:
+        try:
+            return ask(dataclasses.replace(recorded, pool=LanePool(lambda: lane))) == expected
+        except Exception:
+            return False  # it does what cannot be recorded: waits for the device, or branches on values
+
     expected = ask(forward)
+    # One that draws is recorded by its script only: a graph has no generators of episodes.
+    ways: tuple[Recorded, ...] = ("as it is", "by its script") if forward.draws == "none" else ("by its script",)
     with forward.pool.several(_GPU_LANES) as lanes:
-        for lane in lanes:
-            alone = dataclasses.replace(recorded, pool=LanePool(lambda lane=lane: lane))  # type: ignore[misc]
-            try:
-                same = ask(alone) == expected
-            except Exception:
-                same = False  # it does what cannot be recorded: waits for the device, draws, branches on values
-            if not same:
-                for each in lanes:
-                    each.forget_recording()
-                return forward
-    return recorded
+        for way in ways:
+            recorded = dataclasses.replace(forward, recorded=way)
+            if all(gives(expected, recorded, lane) for lane in lanes):
+                return recorded
+            for lane in lanes:
+                lane.forget_recording()
+    return forward
 
 
 def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) -> tuple[int, float, float]:
@@ -277,7 +280,7 @@ def measure_passes(found: PolicyTrial, sizes: Sequence[int]) -> list[Pass]:
     passes = []
     for rows in wanted:
         # Another pool: recordings and staging memory have the shape of their batch.
-        forward = dataclasses.replace(found.forward, rows=rows, recorded=False, pool=found.forward.pool.more())
+        forward = dataclasses.replace(found.forward, rows=rows, recorded="no", pool=found.forward.pool.more())
         try:
             if rows > 1 and not _rows_are_independent(forward, found.synthetic, rows):
                 continue
