@@ -6,19 +6,22 @@ import argparse
 import dataclasses
 import io
 import json
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.availability import Entry, Kind, list_available
 from proctor.cli.command import Command
 from proctor.config.help import settings_table
 from proctor.config.help_pages import FlagList
 from proctor.config.settings import EnvSettings, PolicySettings
 from proctor.errors import EXIT_OK, UsageError, did_you_mean
 from proctor.report.console import PatientConsole, count
+
+if TYPE_CHECKING:
+    from proctor.availability import Entry, Kind
 
 _WORDS = """Show the benchmarks and kinds of policies there are, which package each is from, and their tasks.
 
@@ -27,11 +30,15 @@ _WORDS = """Show the benchmarks and kinds of policies there are, which package e
   proctor list policies --json  # for programs"""
 
 _KINDS: dict[str, Kind] = {"benchmarks": "benchmark", "policies": "policy"}
+_THREADS = "OPENBLAS_NUM_THREADS"
 _UNBROKEN = 10_000
 """Columns where no terminal sets them: a row stays a line, for grep and awk."""
 
 
 def _list(given: argparse.Namespace) -> int:
+    _import_numpy_alone()
+    from proctor.availability import list_available
+
     console = PatientConsole(highlight=False)
     words = list(given.words)
     kinds = [words.pop(0)] if words and words[0] in _KINDS else list(_KINDS)
@@ -58,6 +65,16 @@ def _list(given: argparse.Namespace) -> int:
     else:
         _print_all(console, found)
     return EXIT_OK
+
+
+def _import_numpy_alone() -> None:
+    """Import NumPy, which comes with the classes, without its threads: nothing is computed, and they cost more."""
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "1"
+    try:
+        import numpy  # noqa: F401
+    finally:
+        os.environ.pop(_THREADS) if before is None else os.environ.update({_THREADS: before})
 
 
 list_command = Command(
