@@ -17,8 +17,9 @@ from proctor.config.flags import merge
 from proctor.config.load import build_settings
 from proctor.config.registry import known_benchmarks
 from proctor.engine.evaluation import check_interpreter
-from proctor.engine.executors.local import Coordinator, RunOrder
+from proctor.engine.executors.local import Coordinator
 from proctor.engine.executors.protocol import Ending, RunContext
+from proctor.engine.executors.run_order import RunOrder
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import looked_at
 from proctor.engine.preparation import LoadedPolicy, Preparation, PreparedRun

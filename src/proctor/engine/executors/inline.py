@@ -11,8 +11,8 @@ import time
 import traceback
 
 from proctor.benchmarks.protocol import Benchmark
-from proctor.engine.executors.local import RunOrder
 from proctor.engine.executors.protocol import Ending, Publisher, RunContext
+from proctor.engine.executors.run_order import RunOrder
 from proctor.engine.meter import Meter
 from proctor.engine.queue import task_key
 from proctor.engine.retries import Cause, Failure

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from proctor.config.settings import Settings
 from proctor.engine.eventfd import EventFd
 from proctor.engine.executors.inline import run_inline
-from proctor.engine.executors.local import Coordinator, Feed, RunOrder
+from proctor.engine.executors.local import Coordinator
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
+from proctor.engine.executors.run_order import Feed, RunOrder
 from proctor.engine.handles import HostThread
 from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.engine.rollout import LocalActor

@@ -17,9 +17,9 @@ from typing import Any
 
 from proctor.config.load import build_settings
 from proctor.engine.evaluation import check_interpreter
-from proctor.engine.executors.local import Feed
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts
 from proctor.engine.executors.ray_cluster.payload import Payload, Tree
+from proctor.engine.executors.run_order import Feed
 from proctor.engine.executors.this_machine import ThisMachine
 from proctor.engine.interrupts import Interrupts
 from proctor.errors import Interrupted, ProctorError, RunError, UsageError
