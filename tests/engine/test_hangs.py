@@ -31,11 +31,11 @@ from harness import (
 from proctor.config.load import build_settings
 from proctor.config.plain_values import to_plain
 from proctor.config.settings import LimitSettings
-from proctor.engine.handles import WorkerHandle, WorkerRecipe
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import EpisodeSinks, LocalActor, PolicyView
 from proctor.engine.transport import Phase
 from proctor.engine.worker import SimulatorCache, play
+from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
 from proctor.errors import PolicyHostError, ProctorError
 from proctor.identity import benchmark_identity
 from proctor.policies.protocol import Policy

@@ -17,12 +17,13 @@ from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
 from proctor.engine.action_noise import ActionNoise
-from proctor.engine.handles import HostHandle, HostRecipe, WorkerHandle, WorkerRecipe
+from proctor.engine.host_handle import HostHandle, HostRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit, check_tasks
 from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
+from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
 from proctor.engine.workforce import choose_placement, worker_range
 from proctor.errors import NoPicturesError, PolicyHostError, UsageError
 from proctor.events import Stage

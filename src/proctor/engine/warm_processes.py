@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from proctor.benchmarks.rendering import Renderer, find_renderer
-from proctor.engine.handles import Host, HostHandle, HostRecipe, WorkerHandle, WorkerRecipe
+from proctor.engine.host_handle import Host, HostHandle, HostRecipe
 from proctor.engine.queue import TaskKey
+from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
 
 _POLITE_SECONDS = 3.0
 

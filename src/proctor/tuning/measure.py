@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proctor.benchmarks.rendering import Renderer, candidates, try_backend
 from proctor.config.settings import PolicySettings, Settings
-from proctor.engine.handles import Host, HostHandle
+from proctor.engine.host_handle import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.identity import policy_code, policy_identity

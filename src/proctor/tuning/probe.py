@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any
 
 from proctor.config.settings import LimitSettings
-from proctor.engine.handles import Host, HostHandle, WorkerHandle, WorkerRecipe
+from proctor.engine.host_handle import Host, HostHandle
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.messages import as_error
 from proctor.engine.process import wait_readable
+from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
 from proctor.errors import Interrupted, PolicyHostError, RunError
 from proctor.machine.processes import cpu_seconds, peak_memory
 from proctor.policies.protocol import PolicySpec

@@ -14,12 +14,13 @@ from proctor.engine.dispatch import SHORT_EPISODE
 from proctor.engine.executors.policy_hosts import PolicyHosts
 from proctor.engine.executors.protocol import TICK, Ending, Publisher, RunContext
 from proctor.engine.executors.run_order import RunOrder
-from proctor.engine.handles import Host, HostThread, WorkerHandle
+from proctor.engine.host_handle import Host, HostThread
 from proctor.engine.messages import Channel, Message, as_error
 from proctor.engine.process import NO_ROOM
 from proctor.engine.retries import Cause, Failure
 from proctor.engine.stopping import StopRules
 from proctor.engine.transport import HOST_DIED, now
+from proctor.engine.worker_handle import WorkerHandle
 from proctor.engine.workforce import WorkerAutoscaler, WorkerLoad
 from proctor.errors import RunError, StoreError
 from proctor.files import reason

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from proctor.config.settings import LimitSettings
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.handles import Host, HostHandle, WorkerHandle
+from proctor.engine.host_handle import Host, HostHandle
 from proctor.engine.messages import Channel, as_error
 from proctor.engine.process import NO_ROOM
+from proctor.engine.worker_handle import WorkerHandle
 from proctor.machine.processes import cpu_seconds, describe_exit
 
 _FAULTS = ("policy_error", "policy_gone", "load_error", "changed")

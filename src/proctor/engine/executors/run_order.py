@@ -12,10 +12,10 @@ from pathlib import Path
 
 from proctor.config.settings import Settings
 from proctor.engine.dispatch import Dispatch
-from proctor.engine.handles import WorkerRecipe
 from proctor.engine.preparation import PreparedRun
 from proctor.engine.stopping import StopRules
 from proctor.engine.warm_processes import WarmProcesses
+from proctor.engine.worker_handle import WorkerRecipe
 from proctor.engine.workforce import WorkerRange
 from proctor.plan import Plan
 from proctor.store.outcomes import Outcomes

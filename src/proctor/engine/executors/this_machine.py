@@ -13,7 +13,7 @@ from proctor.engine.executors.inline import run_inline
 from proctor.engine.executors.local import Coordinator
 from proctor.engine.executors.protocol import Ending, RunContext, RunFacts, Workforce
 from proctor.engine.executors.run_order import Feed, RunOrder
-from proctor.engine.handles import HostThread
+from proctor.engine.host_handle import HostThread
 from proctor.engine.preparation import Preparation, PreparedRun
 from proctor.engine.rollout import LocalActor
 from proctor.engine.stopping import StopRules

@@ -1,4 +1,4 @@
-"""Handles on workers and hosts: what is left if one cannot be started."""
+"""A handle on a worker: what is left if that cannot be started."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from proctor.engine import handles
+from proctor.engine import worker_handle
 from proctor.engine.eventfd import EventFd
-from proctor.engine.handles import Host, WorkerHandle, WorkerRecipe
+from proctor.engine.host_handle import Host
 from proctor.engine.transport import Slot
+from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
 
 
 class Attached:
@@ -41,7 +42,7 @@ def test_a_worker_that_cannot_be_started_leaves_nothing_with_its_host(
         given.extend(host.slots.values())
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(handles, "ChannelChild", no_room)
+    monkeypatch.setattr(worker_handle, "ChannelChild", no_room)
     recipe = WorkerRecipe(
         benchmark="tiny", env={}, spec={}, policy_spec={}, benchmark_identity={}, policy_identity={},
         logs=tmp_path, environment={},
