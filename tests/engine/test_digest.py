@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from proctor.engine.digest import Digest
+from proctor.engine.digest import Digest, EpisodeDigests
 from proctor.engine.meter import Meter
 from proctor.engine.rollout import LocalActor, PolicyView, run_episode
 from proctor.policies.protocol import PolicySpec
 from proctor.store.schema import EpisodeRecord
+from proctor.store.trajectories import MARK, unpack_trajectory
 from proctor.types import NO_LOOK, BenchmarkSpec, Episode, Feature, Look, Observation, Outcome, Task
 
 STATE, IMAGE = "observation.state", "observation.image"
@@ -184,3 +185,28 @@ def test_large_and_small_arrays_are_taken_alike(size: int) -> None:
     other = plain.copy()
     other[-1] ^= 1
     assert digest([("a", plain[::2]), ("b", plain)]) != digest([("a", plain[::2]), ("b", other)])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 3000)), min_size=1, max_size=40))
+def test_a_mark_is_the_beginning_of_the_digest_of_all_that_was_seen_and_done_before(
+    events: list[tuple[bool, bool, int]],
+) -> None:
+    """Whatever is gathered: events are looks at a state or a picture of some size, or actions."""
+    digests, physics, pixels = EpisodeDigests(frozenset([IMAGE]), keeps=True), Digest(), Digest()
+    expected = b""
+    for step, (looked, drawn, size) in enumerate(events):
+        if looked:
+            array = np.full(size, step, np.uint8 if drawn else np.float64)
+            digests.saw(step, IMAGE if drawn else STATE, array)
+            same = pixels if drawn else physics
+            same.add(f"{step} {IMAGE}" if drawn else STATE, array)
+            expected += bytes.fromhex(same.hexdigest())[:MARK]
+        else:
+            digests.acted(np.full(2, step, np.float32))
+            physics.add("action", np.full(2, step, np.float32))
+    # One more, so that there is an episode to be stored.
+    digests.acted(np.zeros(2, np.float32))
+    steps = 1 + sum(not looked for looked, _, _ in events)
+    digests.asked(steps)
+    digests.ended(np.zeros(steps), None, None, terminated=False, truncated=False, limited=True)
+    assert unpack_trajectory(digests.trajectory).marks == expected

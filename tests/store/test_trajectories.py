@@ -51,6 +51,26 @@ def test_what_is_packed_is_unpacked_to_the_bit(trajectory: Trajectory) -> None:
     assert same(unpack_trajectory(pack_trajectory(trajectory)), trajectory)
 
 
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4", "<i4"])
+def test_numbers_that_are_like_noise_come_back_and_take_no_more_than_they_do_in_memory(dtype: str) -> None:
+    actions = (100 * np.random.default_rng(0).normal(size=(40_000, 4))).astype(dtype)  # several of zlib's blocks
+    steps = len(actions)
+    rewards = actions[:, 0].astype(np.float64) / 3
+    trajectory = Trajectory([actions], np.array([steps]), rewards, b"ab", None, (False, False, True))
+    packed = pack_trajectory(trajectory)
+    assert same(unpack_trajectory(packed), trajectory)
+    assert len(packed) < 1.001 * (actions.nbytes + rewards.nbytes) + 100
+
+
+def test_what_repeats_itself_is_compressed() -> None:
+    steps = 5000
+    for actions in (np.zeros((steps, 4), np.float32), np.tile(np.array([0.1, -0.7, 1.0, 0.3]), (steps, 1))):
+        trajectory = Trajectory(
+            [actions], np.ones(steps, np.int64), np.zeros(steps), b"", None, (False, False, True)
+        )
+        assert len(pack_trajectory(trajectory)) < steps
+
+
 def test_no_more_numbers_are_unpacked_than_the_reader_allows_all_arrays_together() -> None:
     actions: list[NDArray[Any]] = [np.zeros((50, 4)), np.zeros((50, 4), np.float32)]
     packed = pack_trajectory(Trajectory(actions, np.array([100]), np.zeros(100), b"", None, (False, False, True)))

@@ -44,6 +44,25 @@ class Total(NamedTuple):
 NOTHING = Total(0, 0)
 
 
+class _Statements(NamedTuple):
+    """What is done with one row of a table, in SQL. Made once: every episode that ends takes a dozen of them."""
+
+    find: str
+    insert: str
+    update: str
+
+    @classmethod
+    def of(cls, name: str, table: Table) -> _Statements:
+        """Return those of a table; a row is found and updated by its key."""
+        columns = (*table.columns, "checksum")
+        where = " AND ".join(f"{column} = ?" for column in table.key)
+        return cls(
+            f"SELECT * FROM {name} WHERE {where}",
+            f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})",
+            f"UPDATE {name} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {where}",
+        )
+
+
 class ChecksumTables:
     """The tables of one open SQLite file. Every read verifies, every write keeps the checksums true.
 
@@ -62,6 +81,7 @@ class ChecksumTables:
             {"name": "TEXT NOT NULL", "rows": "INTEGER NOT NULL", "total": "INTEGER NOT NULL"}, ("name",)
         )
         self._tables = {**tables, _TOTALS: totals}
+        self._statements = {name: _Statements.of(name, table) for name, table in self._tables.items()}
         self._changes: dict[str, Total] = {}
         self._sound = False
         # Bytes that are no text make another checksum, which tells more than SQLite's error does.
@@ -97,7 +117,7 @@ class ChecksumTables:
             for name, change in self._changes.items():
                 before = self.total(name)
                 after = before.changed(*change)
-                self._update(_TOTALS, {"name": name, **before._asdict()}, {"name": name, **after._asdict()})
+                self._update(_TOTALS, (name,), {"name": name, **after._asdict()})
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -148,8 +168,7 @@ class ChecksumTables:
 
     def find(self, name: str, key: Sequence[Any]) -> Row | None:
         """Return the row with this key."""
-        where = " AND ".join(f"{column} = ?" for column in self._tables[name].key)
-        values = self._db.execute(f"SELECT * FROM {name} WHERE {where}", tuple(key)).fetchone()
+        values = self._db.execute(self._statements[name].find, tuple(key)).fetchone()
         if values is None:
             return None
         self._verify(name, values)
@@ -161,7 +180,9 @@ class ChecksumTables:
 
     def replace(self, name: str, before: Row, row: Mapping[str, Any]) -> None:
         """Put a row in the place of one with the same key, which was read before; inside a transaction."""
-        self._changed(name, 0, self._update(name, before, row))
+        table = self._tables[name]
+        checksum = self._update(name, [before[column] for column in table.key], row)
+        self._changed(name, 0, checksum - self._checksum(name, table.values(before)))
 
     def delete(self, name: str, row: Row) -> None:
         """Remove a row that was read before, inside a transaction; without a key, all that are equal."""
@@ -174,19 +195,14 @@ class ChecksumTables:
     def _insert(self, name: str, row: Mapping[str, Any]) -> int:
         values = self._storable(name, row)
         checksum = self._checksum(name, values)
-        marks = ", ".join("?" * (len(values) + 1))
-        self._db.execute(f"INSERT INTO {name} VALUES ({marks})", [*values, checksum])
+        self._db.execute(self._statements[name].insert, [*values, checksum])
         return checksum
 
-    def _update(self, name: str, before: Row, row: Mapping[str, Any]) -> int:
-        table = self._tables[name]
+    def _update(self, name: str, key: Sequence[Any], row: Mapping[str, Any]) -> int:
         values = self._storable(name, row)
         checksum = self._checksum(name, values)
-        columns = ", ".join(f"{column} = ?" for column in (*table.columns, "checksum"))
-        where = " AND ".join(f"{column} = ?" for column in table.key)
-        key = [before[column] for column in table.key]
-        self._db.execute(f"UPDATE {name} SET {columns} WHERE {where}", [*values, checksum, *key])
-        return checksum - self._checksum(name, table.values(before))
+        self._db.execute(self._statements[name].update, [*values, checksum, *key])
+        return checksum
 
     def _storable(self, name: str, row: Mapping[str, Any]) -> list[Any]:
         """Return a row's values, with what is no Unicode in a text (a strange file's name, say) spelled out."""

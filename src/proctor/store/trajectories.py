@@ -23,6 +23,9 @@ MARK = 2
 _LEVEL = 1
 """Of compression: higher ones gain 3 % of size on Meta-World, and cost three times the time."""
 
+_SAMPLE = 64
+"""Of an array's numbers, those whose lowest bytes are looked at: as good as random, or some of them alike."""
+
 _MOST_STEPS = 1 << 24
 _MOST_NUMBERS = 1 << 26
 """Of a trajectory that may come from anybody, all its arrays together."""
@@ -62,9 +65,9 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
     packed: bytes = msgpack.packb(
         [
             _FORMAT,
-            [pack_array(actions) for actions in trajectory.actions],
+            [pack_array(actions, quickly=True) for actions in trajectory.actions],
             pack_array(trajectory.chunks.astype("<i8")),
-            pack_array(trajectory.rewards.astype("<f8")),
+            pack_array(trajectory.rewards.astype("<f8"), quickly=True),
             trajectory.marks,
             trajectory.succeeded,
             list(trajectory.ending),
@@ -126,14 +129,22 @@ def _check(found: Trajectory) -> None:
         raise ValueError("a success at no step")
 
 
-def pack_array(array: NDArray[Any]) -> list[Any]:
+def pack_array(array: NDArray[Any], *, quickly: bool = False) -> list[Any]:
     """Return an array's dtype, shape and compressed bytes, for `unpack_array`.
 
     All first bytes of its numbers come first, then all second ones: exponents are alike, so that gains a fifth.
+
+    Args:
+        array: that.
+        quickly: without compressing fractions that differ in all but their exponents. On Meta-World that would
+            gain a sixth, and take longer than all else that it takes to keep an episode's actions.
     """
-    whole = np.ascontiguousarray(array)
-    planes = whole.reshape(-1, 1).view(np.uint8).T if whole.size else whole
-    return [whole.dtype.str, list(whole.shape), zlib.compress(planes.tobytes(), _LEVEL)]
+    content, size = array.tobytes(), array.itemsize
+    planes = b"".join([content[byte::size] for byte in range(size)])
+    lowest = planes[: min(array.size, _SAMPLE)]
+    noise = array.dtype.kind == "f" and len(set(lowest)) > len(lowest) // 4
+    level = zlib.Z_NO_COMPRESSION if quickly and noise else _LEVEL
+    return [array.dtype.str, list(array.shape), zlib.compress(planes, level)]
 
 
 def unpack_array(packed: Any, most_numbers: int) -> NDArray[Any]:
