@@ -20,6 +20,10 @@ Run = dict[str, Any]
 """As it is stored: `date`, `commit`, `machine` and `parts`, by the name of the benchmark."""
 
 
+QUIET = 0.2
+"""Cores that others may use while a machine counts as quiet."""
+
+
 def runs(folder: Path | None = None) -> list[Run]:
     """Return all that is stored, the newest first."""
     return [json.loads(file.read_text()) for file in sorted((folder or RESULTS).glob("*.json"), reverse=True)]
@@ -111,7 +115,15 @@ def part_table(name: str, run: Run) -> str:
         lines.append(f"| {figure.name} | {figure.words} | {figure.absolute} |")
     versions = ", ".join(f"{package} {number}" for package, number in part["versions"].items())
     gpu = f", {machine['gpu'][0]}" if machine["gpu"] else ""
-    busy = part["load"] > machine["cores"] / 2
-    load = f"load average {part['load']:.1f} at the start" + (", so busy with other work" if busy else "")
-    where = f"{machine['cpu']}, {machine['cores']} cores{gpu}, {load}"
+    where = f"{machine['cpu']}, {machine['cores']} cores{gpu}, {_others(part, run)}"
     return "\n".join([*lines, "", f"{run['date'][:10]}, {where}; {versions}."])
+
+
+def _others(part: dict[str, Any], run: Run) -> str:
+    """Say whether other work went on beside a benchmark."""
+    if "busy_cores" in part:
+        busy = part["busy_cores"]
+        return f"{busy:.1f} of them busy with other work when it began" if busy > QUIET else "quiet"
+    # Stored before that was measured: a load average counts the benchmark before, so the first one's is told.
+    first = next(one["load"] for one in run["parts"].values() if "load" in one)
+    return f"load average {first:.1f} when the suite began"

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import documentation
+import psutil
 import stored_tables
 
 from proctor.machine.gpus import visible_gpus
@@ -144,19 +145,19 @@ def planned(
 
 def measure(plan: Planned) -> dict[str, Any]:
     """Run a benchmark; returns its figures, and what went wrong if it failed, also if it had figures by then."""
-    load, began = os.getloadavg()[0], time.monotonic()
+    busy, began = busy_cores(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures"
         environment = {**os.environ, "PROCTOR_FIGURES": str(figures), "HF_HUB_OFFLINE": "1"}
         inherited = filter(None, [os.environ.get("PYTHONPATH", "")])
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE), *inherited])
-        limit = limit_of(plan, load)
+        limit = limit_of(plan, busy)
         status, words = run_for(plan.command, environment, limit)
         lines = figures.read_text().splitlines() if figures.exists() else []
     found: dict[str, Any] = {
         "arguments": list(plan.arguments),
         "seconds": round(time.monotonic() - began),
-        "load": load,
+        "busy_cores": busy,
         "status": status,
         "versions": (json.loads(lines[0])["versions"] if lines else {}) | peer_versions(plan),
         "figures": [json.loads(line)["figure"] for line in lines],
@@ -171,9 +172,14 @@ def measure(plan: Planned) -> dict[str, Any]:
     return found
 
 
-def limit_of(plan: Planned, load: float) -> float:
-    """Return how many seconds a benchmark may take; on a busy machine, as many times more."""
-    return max(60.0, SLACK * plan.expected * max(1.0, load / usable_cores()))
+def limit_of(plan: Planned, busy: float) -> float:
+    """Return how many seconds a benchmark may take; where others are at work, more of them."""
+    return max(60.0, SLACK * plan.expected * (1.0 + busy))
+
+
+def busy_cores(seconds: float = 2.0) -> float:
+    """Return how many cores others use while no benchmark runs; a load average would count the last one, too."""
+    return round(psutil.cpu_percent(seconds) / 100 * (os.cpu_count() or 1), 2)
 
 
 def peer_versions(plan: Planned) -> dict[str, str]:
@@ -237,9 +243,12 @@ def main() -> int:
     pythons = {peer: getattr(given, peer) for peer in INTERPRETERS}
     plans = {part.name: planned(part, given.full, pythons, own["gpu"], before) for part in chosen}
     minutes = sum(plan.expected for plan in plans.values() if isinstance(plan, Planned)) / 60
-    load = os.getloadavg()[0]
-    busy = "; this machine is busy, and a quiet hour would tell more" if load > own["cores"] / 2 else ""
-    print(f"{len(plans)} benchmarks, about {minutes:.0f} minutes; load average {load:.1f}{busy}", flush=True)
+    busy = busy_cores()
+    words = "; a quiet hour would tell more" if busy > stored_tables.QUIET else ""
+    print(
+        f"{len(plans)} benchmarks, about {minutes:.0f} minutes; {busy:.1f} cores are busy with other work{words}",
+        flush=True,
+    )
     date = f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}"
     run: dict[str, Any] = {"date": date, "commit": commit(), "machine": own, "parts": {}}
     file = stored_tables.new_file(run)

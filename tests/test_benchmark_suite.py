@@ -23,8 +23,6 @@ from against_lerobot import Measurements
 from figures import Figure
 from suite import Part, Planned
 
-from proctor.machine.resources import usable_cores
-
 BENCHMARKS = Path(suite.__file__).parent
 
 
@@ -90,7 +88,7 @@ def _run(
                 "figures": [figure],
                 "arguments": ["-x"],
                 "seconds": 60,
-                "load": 0.1,
+                "busy_cores": 0.1,
                 "status": 0,
                 "versions": {"numpy": "2"},
             },
@@ -152,9 +150,8 @@ def test_what_cannot_run_here_says_why_and_a_peer_is_handed_its_interpreter() ->
 
 def test_a_benchmark_may_take_longer_where_others_want_the_cores() -> None:
     plan = Planned(Part("engine", (2, 3)), [], (), 100.0)
-    cores = usable_cores()
-    assert suite.limit_of(plan, 0.0) == suite.limit_of(plan, cores) == 400
-    assert suite.limit_of(plan, 3 * cores) == 1200
+    assert suite.limit_of(plan, 0.0) == 400
+    assert suite.limit_of(plan, 2.0) == 1200
 
 
 def _planned(tmp_path: Path, source: str, expected: float = 60.0) -> Planned:
@@ -194,10 +191,16 @@ def test_a_page_shows_the_newest_run_of_a_benchmark_that_ended_well() -> None:
     broken["parts"]["engine"]["problem"] = "exit status 1"
     page = documentation.written(PAGE, [broken, _run(4.0, date="2026-01-02 10:00:00"), _run(1.0)])
     assert "| engine against b | 4x | words |" in page
-    assert "2026-01-02, Some(R) CPU @ 2.0GHz, 2 cores, load average 0.1 at the start; numpy 2." in page
+    assert "2026-01-02, Some(R) CPU @ 2.0GHz, 2 cores, quiet; numpy 2." in page
     assert "cores=16 -->\n\nNot measured yet: `make bench-full ONLY=engine`.\n\n<!-- /bench -->\n" in page
     assert "old" not in page
     assert documentation.written(page, [_run(4.0, date="2026-01-02 10:00:00")]) == page
+
+
+def test_a_page_says_if_other_work_went_on_beside() -> None:
+    run = _run(4.0)
+    run["parts"]["engine"]["busy_cores"] = 0.7
+    assert "2 cores, 0.7 of them busy with other work when it began;" in documentation.written(PAGE, [run])
 
 
 @pytest.mark.parametrize("page", documentation.pages(), ids=lambda page: page.name)

@@ -144,9 +144,11 @@ def _choose_strategy(
     elif loops[0].steps is not None:
         quick = Chunk(config, loops[0].steps)
     if quick is not None:
-        forward, reason = prove(Forward(pool, loaded.device, quick), synthetic, loops)
-        if forward is not None:
-            return _with_whole_chunks(forward, synthetic), True, []
+        for whole_chunks in (True, False):  # a postprocessor may take one action at a time only
+            asked = Forward(pool, loaded.device, quick, whole_chunks=whole_chunks)
+            forward, reason = prove(asked, synthetic, loops)
+            if forward is not None:
+                return forward, True, []
     slow = Forward(pool, loaded.device, OwnCopy())
     note = (
         f"{config.type}: every episode gets a copy of the policy of its own and is drawn at every step, one "
@@ -166,16 +168,6 @@ def _actions(forward: Forward, synthetic: SyntheticInputs, episodes: Sequence[in
     """Return the bits of what one pass answers to episodes that begin with this step."""
     windows = [synthetic.window(step, forward.strategy.offsets, episode) for episode in episodes]
     return [chunk.tobytes() for chunk in forward(windows, [forward.begin(episode) for episode in episodes])]
-
-
-def _with_whole_chunks(forward: Forward, synthetic: SyntheticInputs) -> Forward:
-    """Post-process whole chunks where that gives the bits of one step at a time."""
-    whole = dataclasses.replace(forward, whole_chunks=True)
-    try:
-        same = _actions(whole, synthetic, [_EPISODES]) == _actions(forward, synthetic, [_EPISODES])
-    except Exception:
-        same = False  # a step of the postprocessor takes one action at a time only
-    return whole if same else forward
 
 
 def _choose_rows(forward: Forward, synthetic: SyntheticInputs, wanted: int) -> list[str]:
@@ -244,8 +236,8 @@ def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) ->
     def ask(episode: int) -> bytes:
         return _actions(forward, synthetic, [episode])[0]
 
-    expected, begun = [ask(0)], time.monotonic()
-    expected.append(ask(1))
+    begun = time.monotonic()
+    expected = [ask(0)]
     single = time.monotonic() - begun
     if on_gpu:
         # What an episode remembers lies on the device; only one stream may use it.
@@ -254,7 +246,7 @@ def _choose_lanes(forward: Forward, synthetic: SyntheticInputs, on_gpu: bool) ->
         lanes = 1 if forward.draws == "process" else usable_cores()
     if lanes == 1 or _lanes_meet(forward.pool):
         return 1, single, 1.0
-    expected += [ask(episode) for episode in range(2, lanes)]
+    expected += [ask(episode) for episode in range(1, lanes)]
     with ThreadPoolExecutor(lanes) as pool:
         try:
             list(pool.map(ask, range(lanes)))  # each thread's first pass makes its resources
