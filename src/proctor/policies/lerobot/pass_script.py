@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -166,8 +167,9 @@ class _Rehearsal(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, inputs: Sequence[Any]) -> None:
         super().__init__()
         self._variable = {_memory(tensor)[0] for tensor in inputs if isinstance(tensor, torch.Tensor)}
-        # Kept alive: nothing else gets their addresses.
+        # Constants are kept alive, and of the others the place: nothing else gets their addresses.
         self._constant: dict[int, Any] = {}
+        self._places: list[StorageWeakRef] = []
         self._noted: list[_Operation] = []
         self._paused = False
 
@@ -183,7 +185,6 @@ class _Rehearsal(TorchDispatchMode):  # type: ignore[misc]
         """Take a tensor as one in which no input has a part."""
         memory, kept = _memory(made)
         self._constant[memory] = kept
-        self._variable.discard(memory)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -202,6 +203,7 @@ class _Rehearsal(TorchDispatchMode):  # type: ignore[misc]
                 self.know(one)
         else:
             self._variable |= (writes | makes) - self._constant.keys()
+            self._places += [StorageWeakRef(one.untyped_storage()) for one in made]
         return _Operation(func, reads, writes, makes, is_constant, result if is_constant else None)
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:
