@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from proctor.diff.numbers import VectorPair, equal, vector_diagnoses
 from proctor.diff.pictures import PicturePair, cropped, picture_diagnoses, resized
@@ -111,6 +115,10 @@ def last(value: Callable[[float], float]) -> Callable[[NDArray[Any]], NDArray[An
         (lambda v: np.clip(v, -1, 1), "clipped: it is ours within -1 and 1"),
         (last(lambda x: 1.0 if x > 0.0 else -1.0), "its last number is made -1 or 1 by a threshold"),
         (last(lambda x: 0.25), "its last number is always 0.25"),
+        (
+            lambda v: v + np.array([0, 0, 0.1, 0, 0, -2, 0]),
+            "shifted: it is ours and 0.1 at place 2, -2 at place 5",
+        ),
     ],
 )
 def test_what_was_done_to_vectors_is_the_only_thing_that_is_named(change: Any, said: str) -> None:
@@ -121,6 +129,89 @@ def test_what_was_done_to_vectors_is_the_only_thing_that_is_named(change: Any, s
 def test_other_vectors_have_no_cause() -> None:
     assert vector_diagnoses(vectors(lambda v: v + RNG.normal(size=7))) == []
     assert vector_diagnoses([VectorPair(0, np.ones(3), np.ones((2, 2)))]) == []
+
+
+def test_numbers_that_rest_are_not_called_shifted() -> None:
+    ours = [np.r_[np.random.default_rng(step).normal(size=3), 1.0] for step in range(5)]
+    pairs = [VectorPair(step, one, one + np.array([0, 0, 0, 0.5])) for step, one in enumerate(ours)]
+    assert vector_diagnoses(pairs) == ["its last number is always 1.5"]
+
+
+def columns(rotations: Rotation) -> NDArray[Any]:
+    return rotations.as_matrix()[..., :2]
+
+
+FORMS: dict[str, Callable[[Rotation], NDArray[Any]]] = {
+    "axis times angle": Rotation.as_rotvec,
+    "Euler angles about fixed axes x, y, z": lambda rotations: rotations.as_euler("xyz"),
+    "Euler angles about moving axes x, y, z": lambda rotations: rotations.as_euler("XYZ"),
+    "a quaternion with w last": Rotation.as_quat,
+    "a quaternion with w first": lambda rotations: np.roll(rotations.as_quat(), 1, axis=-1),
+    "two columns of a matrix": lambda rotations: np.moveaxis(columns(rotations), -1, -2).reshape(-1, 6),
+    "two columns of a matrix, in turns": lambda rotations: columns(rotations).reshape(-1, 6),
+}
+
+
+def poses(rotations: NDArray[Any], seed: int = 0) -> list[NDArray[Any]]:
+    """Return rows of a position, a rotation and a gripper."""
+    rng = np.random.default_rng(seed)
+    return [np.r_[rng.normal(size=3), rotation, rng.uniform()] for rotation in rotations]
+
+
+def poses_beside(ours: NDArray[Any], theirs: NDArray[Any]) -> list[VectorPair]:
+    return [VectorPair(step, *both) for step, both in enumerate(zip(poses(ours), poses(theirs), strict=True))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(list(itertools.permutations(FORMS, 2))))
+def test_a_rotation_in_another_form_is_named_with_both_forms(seed: int, forms: tuple[str, str]) -> None:
+    rotations = Rotation.random(3, random_state=seed)
+    ours, theirs = (FORMS[form](rotations) for form in forms)
+    (found,) = vector_diagnoses(poses_beside(ours, theirs))
+    if ours.shape == theirs.shape and ours.shape[1] > 3:
+        assert found.startswith("in another order: ")  # which is simpler, and as true
+    else:
+        mine, other = forms
+        assert found == f"its rotation at places 3 to {2 + theirs.shape[1]} is {other} where ours is {mine}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("side", ["after", "followed by"])
+def test_a_rotation_with_another_one_beside_it_is_named_with_its_angle(form: str, side: str) -> None:
+    rotations, turn = Rotation.random(4, random_state=5), Rotation.from_rotvec([0.2, -0.5, 0.3])
+    theirs = rotations * turn if side == "after" else turn * rotations
+    found = vector_diagnoses(poses_beside(FORMS[form](rotations), FORMS[form](theirs)))
+    where = f"its rotation at places 3 to {2 + FORMS[form](rotations).shape[1]} is ours"
+    angle = f"{np.degrees(turn.magnitude()):.4g}"
+    assert f"{where} {side} another one of {angle} degrees, always the same ({form})" in found
+    assert all(f"another one of {angle} degrees" in line for line in found)
+
+
+def test_a_quaternion_has_two_signs_and_a_turn_two_ways_round() -> None:
+    rotations = Rotation.random(4, random_state=6)
+    vectors = rotations.as_rotvec()
+    (found,) = vector_diagnoses(poses_beside(vectors, vectors * (1 - 2 * np.pi / rotations.magnitude())[:, None]))
+    assert found == (
+        "its rotation at places 3 to 5 is the same from the other side: axis times angle has two ways to write it"
+    )
+    quaternions = rotations.as_quat()
+    signs = np.array([1, -1, 1, -1])[:, None]
+    (found,) = vector_diagnoses(poses_beside(quaternions, signs * quaternions))
+    assert "the same from the other side: a quaternion with w last" in found
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 12))
+def test_numbers_that_are_no_rotations_of_ours_are_not_called_so(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = [VectorPair(step, *rng.uniform(-1, 1, (2, size))) for step in range(4)]
+    assert vector_diagnoses(pairs) == []
+
+
+def test_a_rotation_that_rests_tells_of_no_other_beside_it() -> None:
+    resting = np.tile(Rotation.random(random_state=7).as_rotvec(), (5, 1))
+    elsewhere = np.tile(Rotation.random(random_state=8).as_rotvec(), (5, 1))
+    assert vector_diagnoses(poses_beside(resting, elsewhere)) == []
 
 
 def test_rounding_is_no_difference_and_anything_more_is() -> None:

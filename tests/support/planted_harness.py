@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.spatial.transform import Rotation
 
 from lerobot_runs import SmallEnv
 from proctor.diff.lerobot_harness import LeRobotHarness
@@ -124,6 +125,11 @@ class BytesNormalised(Sound):
         super().load_policy(task)
         before = self.preprocessor
         self.preprocessor = lambda seen: before({**seen, "observation.image": 255 * seen["observation.image"]})
+
+
+def rotation_as_euler(state: NDArray[Any]) -> NDArray[Any]:
+    """Take the first three numbers for an axis times an angle."""
+    return np.r_[Rotation.from_rotvec(state[:3]).as_euler("xyz"), state[3:]]
 
 
 def state_as_observed(batch: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
@@ -260,6 +266,7 @@ PITFALLS: dict[str, type[Sound]] = {
     "Pictures of 0 to 255 are normalised as if they were 0 to 1": BytesNormalised,
     "The state is not sent": with_states(np.zeros_like),
     "The state is in another order": with_states(lambda state: state[[3, 0, 1, 2]]),
+    "A rotation is written in another form": with_states(rotation_as_euler),
     "The state is not normalised": with_inputs(state_as_observed),
     "Actions are not un-normalised": with_actions(lambda postprocessor, raw: raw),
     "Actions are un-normalised with the wrong statistics": with_actions(by_minimum_and_maximum),

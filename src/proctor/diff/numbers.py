@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.diff.rotations import MOTION, rotation_diagnoses
+
 Vector = NDArray[Any]
 
 ROUNDING = 1e-5
@@ -67,7 +69,8 @@ def vector_diagnoses(
     if before and all(equal(before.get(pair.step - 1), pair.theirs) for pair in pairs):
         found.append("one step late: it is ours of the step before")
     found += [*_order(pairs), *_signs(pairs), *_length(pairs)]
-    return found or [*_scale(pairs), *_clipped(pairs), *_thresholded(pairs)]
+    found = found or [*_scale(pairs), *_shifted(pairs), *_clipped(pairs), *_thresholded(pairs)]
+    return found or _rotations(pairs)
 
 
 def _alike(pairs: Sequence[VectorPair]) -> bool:
@@ -137,6 +140,24 @@ def _scale(pairs: Sequence[VectorPair]) -> Iterator[str]:
     if abs(factor) > ROUNDING and every(pairs, lambda pair: factor * pair.ours):
         words = next((text for scale, text in _SCALES.items() if abs(factor / scale - 1) < ROUNDING), "")
         yield words or f"scaled: it is ours times {factor:.6g}"
+
+
+def _shifted(pairs: Sequence[VectorPair]) -> Iterator[str]:
+    """Find what is added to some of our numbers, the same at every step; of numbers that rest nobody can tell."""
+    if len(pairs) <= 2 or not _alike(pairs):
+        return
+    ours, theirs = _columns(pairs)
+    shift = (theirs - ours)[0]
+    places = np.flatnonzero(np.abs(shift) > ROUNDING * np.maximum(1.0, np.abs(ours[0])))
+    if len(places) and np.ptp(ours[:, places], axis=0).max() > MOTION and equal(ours + shift, theirs):
+        numbers = ", ".join(f"{shift[place]:.6g} at place {place}" for place in places)
+        yield f"shifted: it is ours and {numbers}"
+
+
+def _rotations(pairs: Sequence[VectorPair]) -> list[str]:
+    if len({(pair.ours.shape, pair.theirs.shape) for pair in pairs}) != 1 or pairs[0].ours.ndim != 1:
+        return []
+    return rotation_diagnoses(*_columns(pairs)) if pairs[0].theirs.ndim == 1 else []
 
 
 def _clipped(pairs: Sequence[VectorPair]) -> Iterator[str]:
