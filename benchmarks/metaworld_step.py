@@ -3,6 +3,7 @@
     python benchmarks/metaworld_step.py                    all fifty tasks, and builds
     python benchmarks/metaworld_step.py reach-v3 push-v3   these tasks
     python benchmarks/metaworld_step.py builds             builds only
+    python benchmarks/metaworld_step.py pictures           pictures only, against Gymnasium's viewer
 
 CPU time, so that other processes disturb little. Per task all three take turns, round by round, on the same
 actions from the same layout; who goes first changes. MuJoCo alone moves the hand in the same way, with no
@@ -212,6 +213,57 @@ def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
         )
 
 
+PICTURES = 12
+"""Of each size and side, in turn; the first of each is left out."""
+
+
+def part_pictures() -> None:
+    """Pictures of one state after the other, by Gymnasium's viewer and by ours, in a process of its own."""
+    try:
+        drawing = find_renderer()
+    except NoPicturesError as error:
+        print(f"no pictures: {error}")
+        return
+    for side in (480, 96):
+        # A process each: Gymnasium's viewers leave none of them a context when one of them is freed.
+        command = [sys.executable, __file__, "draw", str(side)]
+        environment = {**os.environ, **drawing.env}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        theirs, ours = ([float(time) for time in line.split()] for line in done.stdout.splitlines())
+        report(
+            f"a picture of {side} px, against Gymnasium's viewer",
+            [before / after for before, after in zip(theirs, ours, strict=True)],
+            absolute=f"{statistics.median(ours):.0f} against {statistics.median(theirs):.0f} ms of CPU, "
+            f"{drawing.name}; all pixels equal",
+        )
+
+
+def draw(side: int) -> None:
+    """Print what pictures take: a line of theirs, and one of ours."""
+    settings = MetaWorldSettings(
+        type="metaworld", task="reach-v3", stock=True, observation_height=side, observation_width=side
+    )
+    (task,) = (benchmark := MetaWorld(settings)).tasks()
+    one: Any = benchmark.make_simulator(task)
+    one.reset(Episode(task, 0, 1000), look := frozenset({IMAGE}))
+    viewer = one._env.mujoco_renderer._get_viewer("rgb_array")
+    viewer.viewport.width = viewer.viewport.height = side
+    seen: dict[str, NDArray[Any]] = {}
+    ways: dict[str, Callable[[], None]] = {
+        "theirs": lambda: seen.update(theirs=one._env.render()[::-1, ::-1]),
+        "ours": lambda: seen.update(ours=one.observe()[IMAGE]),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(PICTURES + 1):
+        one.step(np.random.default_rng(number).uniform(-1, 1, 4).astype(np.float32), look)
+        for way in list(ways)[:: -1 if number % 2 else 1]:
+            times[way].append(spent(ways[way]) * 1e3)
+        assert np.array_equal(seen["theirs"], seen["ours"])
+    one.close()
+    for way in ways:
+        print(*times[way][1:])
+
+
 def begin(one: Any, task: Task, look: Look, digest: Any) -> None:
     one.reset(Episode(task, 0, 1000), look)
     for seen in one.observe().values():
@@ -242,9 +294,14 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["build", side, draws]:
             build(side == "stock", bool(draws))
+        case ["draw", side]:
+            draw(int(side))
         case ["builds"]:
             part_builds()
+        case ["pictures"]:
+            part_pictures()
         case names:
             part_steps(names or list(MT50))
             if not names:
                 part_builds()
+                part_pictures()

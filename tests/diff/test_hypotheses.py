@@ -138,7 +138,8 @@ def test_numbers_that_rest_are_not_called_shifted() -> None:
 
 
 def columns(rotations: Rotation) -> NDArray[Any]:
-    return rotations.as_matrix()[..., :2]
+    matrices: NDArray[Any] = rotations.as_matrix()
+    return matrices[..., :2]
 
 
 FORMS: dict[str, Callable[[Rotation], NDArray[Any]]] = {

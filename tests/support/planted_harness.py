@@ -129,7 +129,8 @@ class BytesNormalised(Sound):
 
 def rotation_as_euler(state: NDArray[Any]) -> NDArray[Any]:
     """Take the first three numbers for an axis times an angle."""
-    return np.r_[Rotation.from_rotvec(state[:3]).as_euler("xyz"), state[3:]]
+    angles: NDArray[Any] = Rotation.from_rotvec(state[:3]).as_euler("xyz")
+    return np.concatenate([angles, state[3:]])
 
 
 def state_as_observed(batch: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
