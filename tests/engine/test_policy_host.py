@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from harness import run_tiny
 from proctor.engine.eventfd import EventFd
 from proctor.engine.policy_host import CELL_BYTES, BatchHold, PolicyServer
 from proctor.engine.transport import PhaseCell, Slot, new_memory
@@ -143,3 +145,35 @@ def test_no_question_is_answered_twice_however_many_lanes_there_are(bell: EventF
     assert not blamed
     assert told == [[{float(question)} for question in range(1, QUESTIONS + 1)]] * WORKERS
     assert policy.calls == WORKERS * QUESTIONS
+
+
+# How a host ends.
+
+LEAVES_SOMETHING = """
+import atexit, threading
+from pathlib import Path
+from tiny_policies import Thoughtful
+
+class Leaving(Thoughtful):
+    pass
+
+def note(word):
+    with Path(__file__).with_suffix(".txt").open("a") as file:
+        file.write(word + "\\n")
+
+def wait():
+    threading.main_thread().join()
+    note("thread")
+
+atexit.register(note, "atexit")
+threading.Thread(target=wait).start()
+"""
+
+
+def test_what_a_policy_leaves_for_the_end_of_its_process_is_done(tmp_path: Path) -> None:
+    (file := tmp_path / "leaving.py").write_text(LEAVES_SOMETHING)
+    evaluation = run_tiny(
+        tmp_path / "run", task="a", n_episodes=1, policy={"path": f"{file}:Leaving", "placement": "central"}
+    )
+    assert evaluation.error is None
+    assert file.with_suffix(".txt").read_text().split() == ["thread", "atexit"]

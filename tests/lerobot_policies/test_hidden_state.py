@@ -22,7 +22,7 @@ STATEFUL = (
     "an in-place buffer",
     "moving weights",
 )
-STATELESS = ("nothing", "a race")
+STATELESS = ("nothing", "a race", "bits of its threads")
 RANDOM = ("NumPy's random numbers", "Python's random numbers", "dropout in attention")
 
 

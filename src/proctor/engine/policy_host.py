@@ -7,8 +7,10 @@ weights; one lane at a time collects, the others compute.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import mmap
+import os
 import sys
 import threading
 import traceback
@@ -323,6 +325,7 @@ class HostBoot:
 
 def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     """Be a host process: load the policy, say what it needs, serve until told to stop, or to wait for another."""
+    ending = _QuickExit()
     bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
     while _load_and_serve(channel, HostBoot(**boot), bell, shared):
@@ -330,11 +333,30 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
         try:
             order, files = channel.receive()
         except ChannelClosed:
-            return
+            break
         if order["type"] == "stop":
-            return
+            break
         print_to(files[0])
         boot = order["boot"]
+    ending.is_due = True
+
+
+class _QuickExit:
+    """Spares a process that has done its work to take apart what it has imported: a second, for LeRobot.
+
+    Its threads have ended by then, and whatever others have registered to be done at the end has been done: this
+    is registered first, and so comes last.
+    """
+
+    def __init__(self) -> None:
+        self.is_due = False
+        atexit.register(self._exit)
+
+    def _exit(self) -> None:
+        if self.is_due:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
 
 def _free_memory() -> None:

@@ -64,6 +64,7 @@ class LeRobotPolicy(Policy):
         from proctor.policies.lerobot.checkpoint import check_lerobot, load, open_checkpoint
         from proctor.policies.lerobot.fingerprint import file_hashes, identify
         from proctor.policies.lerobot.fit import match_inputs
+        from proctor.policies.lerobot.imports import quick_imports
 
         started = time.monotonic()
         if not settings.path:
@@ -74,11 +75,17 @@ class LeRobotPolicy(Policy):
                 "this run's policy was a live object: go on with what was saved of it, --policy.path=CHECKPOINT."
             )
         check_lerobot()
-        from proctor.policies.lerobot.numerics import check_device, device_notes, identity_of, make_deterministic
+        with quick_imports():
+            from proctor.policies.lerobot.numerics import (
+                check_device,
+                device_notes,
+                identity_of,
+                make_deterministic,
+            )
 
-        check_device(settings.device)
-        trusted = settings.trust_remote_code
-        checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device, trusted)
+            check_device(settings.device)
+            trusted = settings.trust_remote_code
+            checkpoint = open_checkpoint(settings.path, settings.overrides, settings.device, trusted)
         config = checkpoint.config
         check_device(config.device, whose=f"{settings.path}: device")
         make_deterministic(config.device)
@@ -132,11 +139,13 @@ class LeRobotPolicy(Policy):
         started: float,
     ) -> tuple[LoadedCheckpoint, PolicyTrial]:
         from proctor.policies.lerobot.fingerprint import network_of
+        from proctor.policies.lerobot.imports import quick_imports
         from proctor.policies.lerobot.lane_resources import environment_processors
         from proctor.policies.lerobot.trial import Conclusions, WeightWrite, run_trial
 
-        loaded = load()
-        environment = environment_processors(benchmark.name, loaded.policy.config)
+        with quick_imports():
+            loaded = load()
+            environment = environment_processors(benchmark.name, loaded.policy.config)
         network = repr((network_of(loaded), benchmark.to_wire(), keys, batch_size, loaded.device))
         if (known := _KNOWN.get(network)) is not None:
             return loaded, known.for_weights(loaded, environment)

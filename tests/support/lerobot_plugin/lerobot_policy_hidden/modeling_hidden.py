@@ -101,7 +101,7 @@ class HiddenPolicy(PreTrainedPolicy):  # type: ignore[misc]
         if hides == "dropout in attention":
             rows = chunk[:, None]
             chunk = nn.functional.scaled_dot_product_attention(rows, rows, rows, dropout_p=0.5)[:, 0]
-        if hides == "the machine's entropy":
+        if hides == "the machine's entropy" or (hides == "bits of its threads" and torch.get_num_threads() > 1):
             chunk = chunk + 0.1 * float(np.random.default_rng().normal())
         return chunk
 

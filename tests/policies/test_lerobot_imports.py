@@ -1,0 +1,43 @@
+"""While LeRobot is imported nothing is collected and packages are listed once; afterwards all is as before."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+
+import pytest
+
+from proctor.policies.lerobot.imports import quick_imports
+
+
+def test_the_packages_are_those_that_are_installed_and_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, listed = importlib.metadata.packages_distributions(), []
+    original = importlib.metadata.packages_distributions
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: listed.append(1) or original())
+    with quick_imports():
+        assert listed == []  # nobody has asked
+        first = importlib.metadata.packages_distributions()
+        assert first == expected
+        first["pytest"].append("mine")
+        del first["numpy"]
+        assert importlib.metadata.packages_distributions() == expected
+    assert listed == [1]
+
+
+def fail() -> None:
+    with quick_imports():
+        assert not gc.isenabled()
+        raise ImportError
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_afterwards_all_is_as_before_whatever_happened(collected: bool) -> None:
+    before = importlib.metadata.packages_distributions
+    (gc.enable if collected else gc.disable)()
+    try:
+        with pytest.raises(ImportError):
+            fail()
+        assert gc.isenabled() == collected
+        assert importlib.metadata.packages_distributions is before
+    finally:
+        gc.enable()
