@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+from typing import Any
 
 import pytest
 
@@ -11,17 +12,22 @@ from proctor.policies.lerobot.imports import quick_imports
 
 
 def test_the_packages_are_those_that_are_installed_and_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, listed = importlib.metadata.packages_distributions(), []
     original = importlib.metadata.packages_distributions
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: listed.append(1) or original())
+    expected, asked = original(), []
+
+    def counted() -> Any:
+        asked.append(True)
+        return original()
+
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", counted)
     with quick_imports():
-        assert listed == []  # nobody has asked
-        first = importlib.metadata.packages_distributions()
+        assert not asked
+        first: Any = importlib.metadata.packages_distributions()
         assert first == expected
         first["pytest"].append("mine")
         del first["numpy"]
         assert importlib.metadata.packages_distributions() == expected
-    assert listed == [1]
+    assert asked == [True]
 
 
 def fail() -> None:
