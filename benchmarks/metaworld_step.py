@@ -169,27 +169,40 @@ def part_builds() -> None:
         draws = environment is not NO_GL
         what = "with drawing" if draws else "without drawing"
         found: dict[str, list[list[float]]] = {"nothing kept": [], "models kept": [], "stock": []}
+        limits: list[float] = []
         for number in range(DRAWN_ROUNDS if draws else BUILD_ROUNDS):
             pictures = set()
             with tempfile.TemporaryDirectory() as cache:
                 # What keeps models comes before what finds them.
                 sides = ["nothing kept", "models kept"]
                 for side in ["stock", *sides] if number % 2 else [*sides, "stock"]:
-                    times, seen = build_apart(side, draws, {**environment, "XDG_CACHE_HOME": cache})
+                    times, alone, seen = build_apart(side, draws, {**environment, "XDG_CACHE_HOME": cache})
                     found[side].append(times)
+                    limits += alone
                     pictures.add(seen)
             assert len(pictures) == 1, "the quick environments were drawn differently"
         report_builds(found, what)
+        if draws:
+            report(
+                "`MjrContext` alone, what MuJoCo takes for another model before it can draw it",
+                limits,
+                "ms",
+                absolute="CPU",
+            )
 
 
-def build_apart(side: str, draws: bool, environment: dict[str, str]) -> tuple[list[float], str]:
-    """Build all tasks in a process of its own; returns milliseconds of each, and a digest of what was drawn."""
+def build_apart(side: str, draws: bool, environment: dict[str, str]) -> tuple[list[float], list[float], str]:
+    """Build all tasks in a process of its own.
+
+    Returns milliseconds of each, those of MuJoCo's context alone where it draws, and a digest of what was drawn.
+    """
     command = [sys.executable, __file__, "build", "stock" if side == "stock" else "quick", "x" if draws else ""]
     done = subprocess.run(
         command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
     )
-    *times, digest = done.stdout.split()
-    return [float(time) for time in times], digest
+    *lines, digest = done.stdout.splitlines()
+    times, alone = zip(*(map(float, line.split()) for line in lines), strict=True)
+    return list(times), list(alone), digest
 
 
 def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
@@ -283,11 +296,22 @@ def build(stock: bool, draws: bool) -> None:
             begin(ready[0], ready[1], look, digest)
 
         taken = spent(start)
+        alone = 0.0
         if draws:
             taken -= spent(partial(begin, ready[0], ready[1], look, digest))
+            alone = context_alone(ready[0])
         ready[0].close()
-        print(taken * 1e3)
+        print(taken * 1e3, alone * 1e3)
     print(digest.hexdigest())
+
+
+def context_alone(one: Any) -> float:
+    """Return what MuJoCo takes to make its context for a model once more."""
+    made: list[Any] = []
+    one._cameras._drawing._gl.make_current()
+    taken = spent(lambda: made.append(mujoco.MjrContext(one._env.model, mujoco.mjtFontScale.mjFONTSCALE_150)))
+    made[0].free()
+    return taken
 
 
 if __name__ == "__main__":
