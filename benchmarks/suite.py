@@ -90,6 +90,7 @@ SUITE = (
     Part("scaling", (0, 4), None, ("random", "--scaling"), script="autotune"),
     Part("gpu", (0, 12), None, (), "lerobot", gpu=True),
     Part("gpu_against_lerobot", (0, 15), None, (), "lerobot", gpu=True),
+    Part("gpu_passes", (0, 6), None, (), "lerobot", gpu=True),
 )  # fmt: skip
 
 INTERPRETERS = ("lerobot", "libero", "vla_eval")
