@@ -1,7 +1,8 @@
-"""A backbone for SmolVLA of the real one's size (SmolVLM2-500M) with a made-up tokenizer, without the hub."""
+"""A backbone for SmolVLA with a made-up tokenizer, without the hub: of the real size (SmolVLM2-500M), or less."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -9,16 +10,43 @@ from transformers import (
     LlamaConfig,
     PreTrainedTokenizerFast,
     SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
     SmolVLMImageProcessor,
     SmolVLMProcessor,
     SmolVLMVideoProcessor,
 )
 
-SIDE, VOCABULARY = 512, 49280
+PATCH = 16
+"""Pixels on a side."""
 
 
-def save_backbone(directory: Path) -> Path:
-    """Save its config and processor; SmolVLA draws the weights."""
+@dataclass(frozen=True)
+class Part:
+    """What a transformer's size is made of: the language model's, or the one that sees."""
+
+    width: int
+    inner: int
+    layers: int
+    heads: int
+    key_value_heads: int = 0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A backbone's: of its parts, its pictures' side, and how many patches on a side become one token."""
+
+    text: Part
+    vision: Part
+    side: int
+    scale: int
+    vocabulary: int | None = None
+
+
+REAL = Sizes(Part(960, 2560, 32, 15, 5), Part(768, 3072, 12, 12), side=512, scale=4, vocabulary=49280)
+
+
+def save_backbone(directory: Path, sizes: Sizes = REAL, *, weights: bool = False) -> Path:
+    """Save its config and processor, with random weights if they are wanted; SmolVLA draws its own."""
     # 256 base symbols: any prompt can be encoded, no merges, no training.
     symbols = {symbol: place for place, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     words = Tokenizer(models.BPE(vocab=symbols, merges=[]))
@@ -38,42 +66,45 @@ def save_backbone(directory: Path) -> Path:
             "end_of_utterance_token": "<end_of_utterance>",
         },
     )
-    edge = {"longest_edge": SIDE}
+    edge = {"longest_edge": sizes.side}
     SmolVLMProcessor(
         image_processor=SmolVLMImageProcessor(size=edge, max_image_size=edge),
         tokenizer=tokenizer,
         video_processor=SmolVLMVideoProcessor(
             size=edge, max_image_size=edge, video_sampling={"fps": 1, "max_frames": 1, "video_size": edge}
         ),
-        image_seq_len=64,
+        image_seq_len=(sizes.side // PATCH // sizes.scale) ** 2,
     ).save_pretrained(directory)
-    text = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=960,
-        intermediate_size=2560,
-        num_hidden_layers=32,
-        num_attention_heads=15,
-        num_key_value_heads=5,
-        head_dim=64,
+    text, vision = sizes.text, sizes.vision
+    language = LlamaConfig(
+        vocab_size=sizes.vocabulary or len(tokenizer),
+        hidden_size=text.width,
+        intermediate_size=text.inner,
+        num_hidden_layers=text.layers,
+        num_attention_heads=text.heads,
+        num_key_value_heads=text.key_value_heads,
+        head_dim=text.width // text.heads,
         max_position_embeddings=8192,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
     config = SmolVLMConfig(
-        text_config=text.to_dict(),
-        scale_factor=4,
+        text_config=language.to_dict(),
+        scale_factor=sizes.scale,
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         pad_token_id=tokenizer.pad_token_id,
         vision_config={
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "image_size": SIDE,
-            "patch_size": 16,
+            "hidden_size": vision.width,
+            "intermediate_size": vision.inner,
+            "num_hidden_layers": vision.layers,
+            "num_attention_heads": vision.heads,
+            "image_size": sizes.side,
+            "patch_size": PATCH,
         },
     )
     config.architectures = ["SmolVLMForConditionalGeneration"]
     config.save_pretrained(directory)
+    if weights:
+        SmolVLMForConditionalGeneration(config).save_pretrained(directory)
     return directory

@@ -15,8 +15,7 @@ from harness import SUPPORT, Digests, digests, flags, role, run_cli, start_cli
 from harness import descendants as family_of
 from proctor.benchmarks.metaworld.benchmark import MetaWorldSettings, one_hot_tasks
 from proctor.benchmarks.metaworld.tasks import MT50
-from proctor.benchmarks.rendering import Renderer, find_renderer
-from proctor.errors import NoPicturesError
+from proctor.benchmarks.rendering import Renderer
 
 PIXELS, WILD = (f"{SUPPORT / 'pixel_policy.py'}:{name}" for name in ("Pixels", "Wild"))
 SMALL = {"observation_height": 48, "observation_width": 64, "episode_length": 50}
@@ -127,14 +126,6 @@ def test_one_command_evaluates_all_fifty_tasks_and_the_experts_solve_them(tmp_pa
     assert result.success_rate.episodes == 50
     assert result.success_rate.successes >= 48
     assert [record.task for record in result] == list(MT50)
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    try:
-        return find_renderer()
-    except NoPicturesError as error:
-        pytest.skip(str(error))
 
 
 def _draw_in_a_process(renderer: Renderer, script: str) -> list[str]:

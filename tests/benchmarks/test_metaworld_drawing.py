@@ -15,16 +15,7 @@ import pytest
 from harness import SUPPORT
 from proctor.benchmarks.metaworld.drawing import turned, upright
 from proctor.benchmarks.metaworld.tasks import MT50
-from proctor.benchmarks.rendering import NO_GL, Renderer, find_renderer
-from proctor.errors import NoPicturesError
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    try:
-        return find_renderer()
-    except NoPicturesError as error:
-        pytest.skip(str(error))
+from proctor.benchmarks.rendering import NO_GL, Renderer
 
 
 def start(variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -13,8 +13,7 @@ from harness import SUPPORT
 from proctor.benchmarks.metaworld import floor_shadow
 from proctor.benchmarks.metaworld.floor_shadow import FloorShadow
 from proctor.benchmarks.metaworld.tasks import MT50
-from proctor.benchmarks.rendering import Renderer, find_renderer
-from proctor.errors import NoPicturesError
+from proctor.benchmarks.rendering import Renderer
 
 LIGHT = '<light directional="true" dir="-1 1 -1"/>'
 FLOOR = '<geom type="plane" size="2 2 .1"/>'
@@ -87,14 +86,6 @@ def test_lights_that_cast_no_shadow_may_shine_from_anywhere() -> None:
 def test_with_other_versions_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floor_shadow, "why_stock", lambda: "mujoco is 9.9, not 3.3.0")
     assert not falls_on_nothing()
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    try:
-        return find_renderer()
-    except NoPicturesError as error:
-        pytest.skip(str(error))
 
 
 def drawn(renderer: Renderer, *arguments: str) -> list[str]:
