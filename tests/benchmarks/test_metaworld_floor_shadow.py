@@ -98,9 +98,9 @@ def drawn(renderer: Renderer, *arguments: str) -> list[str]:
 @pytest.mark.gl
 def test_pictures_with_and_without_it_are_equal_as_long_as_all_is_above_the_floor(renderer: Renderer) -> None:
     """In states of the expert's and of random actions."""
-    found = drawn(renderer, "compare", "40", "reach-v3", "soccer-v3", "peg-insert-side-v3")
+    found = drawn(renderer, "compare", "20", "soccer-v3", "peg-insert-side-v3")
     assert [line for line in found if "differ" in line] == []
-    assert sum("left out" in line for line in found) >= 20
+    assert sum("left out" in line for line in found) >= 10
 
 
 @pytest.mark.slow

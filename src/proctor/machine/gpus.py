@@ -34,7 +34,9 @@ class GpuLoad(NamedTuple):
 
 def visible_gpus() -> list[Gpu]:
     """Return the GPUs that CUDA would number 0, 1, ... here; none where there is no driver."""
-    return _chosen([_gpu(row) for row in _query(f"--query-gpu={_FIELDS}")], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return _chosen(
+        [_gpu(row) for row in _query(f"--query-gpu={_FIELDS}", _SECONDS)], os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
 
 
 def gpu_loads() -> list[GpuLoad]:
@@ -64,7 +66,7 @@ def spread_over(gpus: Sequence[Gpu], on_gpu: bool, device: str | None) -> list[G
 
 def memory_of(pid: int) -> int | None:
     """Return the bytes that a process holds on all GPUs, or `None` where the driver does not tell."""
-    rows = _query("--query-compute-apps=pid,used_memory")
+    rows = _query("--query-compute-apps=pid,used_memory", _SECONDS)
     found = [_mebibytes(used) for owner, used in rows if owner == str(pid)]
     return sum(found) if found else None
 
@@ -82,7 +84,7 @@ def _chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
     return chosen
 
 
-def _query(what: str, seconds: float = _SECONDS) -> list[list[str]]:
+def _query(what: str, seconds: float) -> list[list[str]]:
     try:
         told = ask_program(["nvidia-smi", what, "--format=csv,noheader,nounits"], seconds=seconds)
     except OSError:
