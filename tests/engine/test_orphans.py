@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import descendants, is_over, wait_until, warden_of
+from proctor.engine import orphans
 from proctor.engine import process as process_module
 from proctor.engine.orphans import VARIABLE
 from proctor.engine.process import STRAYS, marked
@@ -54,6 +55,27 @@ def test_a_mark_inside_another_run_counts_for_both(start: object, monkeypatch: p
     inside = start(marked("another.1"))
     STRAYS.dismiss(around)
     wait_until(lambda: is_over(inside))
+
+
+def test_a_process_that_is_just_becoming_another_program_is_looked_at_again(
+    start: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(start)
+    inside = start({VARIABLE: "run.1"})
+    read, nothing = orphans.environment, iter([b""] * (orphans.LOOKS - 1))
+    monkeypatch.setattr(
+        orphans, "environment", lambda name: next(nothing, read(name)) if name == str(inside) else read(name)
+    )
+    orphans.end_marked({b"run.1"})
+    wait_until(lambda: is_over(inside))
+
+
+def test_a_process_without_any_environment_is_nobodys_and_not_waited_for() -> None:
+    with subprocess.Popen(["env", "-i", *SLEEP]) as bare:
+        wait_until(lambda: not orphans.environment(str(bare.pid)))
+        orphans.end_marked({b"run.1"})
+        assert not is_over(bare.pid)
+        bare.kill()
 
 
 def test_the_warden_goes_with_the_last_child_and_comes_back_with_the_next() -> None:
@@ -118,6 +140,7 @@ def test_a_warden_that_never_ends_is_killed_and_its_work_is_done(
 
 FORK = """
 import os, sys, time
+from proctor.engine import orphans
 from proctor.engine import process as process_module
 from proctor.engine.process import STRAYS, marked
 mark = STRAYS.admit()

@@ -18,6 +18,9 @@ VARIABLE = "PROCTOR_CHILD"
 SECONDS = 5.0
 """How long it tries: a process that the kernel does not let go of cannot be ended."""
 
+LOOKS = 5
+"""How often in a row it looks for what shows no environment: what is becoming another program shows none yet."""
+
 
 def main() -> None:
     """Wait for ends, and see to each."""
@@ -33,15 +36,24 @@ def main() -> None:
 def end_marked(marks: set[bytes]) -> None:
     """Kill every process that has one of these marks, or one below, until there is none."""
     deadline = time.monotonic() + SECONDS
-    # Once more after each kill: what is killed may have started another a moment before.
-    while _kill_marked(marks) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    looks = LOOKS
+    while looks and time.monotonic() < deadline:
+        killed, unknown = _kill_marked(marks)
+        # Once more after each kill: what is killed may have started another a moment before.
+        looks = LOOKS if killed else looks - 1 if unknown else 0
+        if looks:
+            time.sleep(0.01)
 
 
-def _kill_marked(marks: set[bytes]) -> int:
-    killed = 0
+def _kill_marked(marks: set[bytes]) -> tuple[int, int]:
+    """Return how many were killed, and of how many nobody can tell yet."""
+    killed = unknown = 0
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes longer to import than all of this
-        if not name.isdigit() or int(name) == os.getpid() or not _has(name, marks):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        variables = environment(name)
+        unknown += not variables and _runs_a_program(name)
+        if not _has(variables, marks):
             continue
         try:
             pidfd = os.pidfd_open(int(name))
@@ -49,24 +61,36 @@ def _kill_marked(marks: set[bytes]) -> int:
             continue
         try:
             # Looked at again, now that the number cannot become another's any more.
-            if _has(name, marks):
+            if _has(environment(name), marks):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 killed += 1
         except OSError:
             pass
         finally:
             os.close(pidfd)
-    return killed
+    return killed, unknown
 
 
-def _has(name: str, marks: set[bytes]) -> bool:
+def environment(name: str) -> bytes:
+    """Return what a process was given; nothing if that may not be read, or while it becomes another program."""
     try:
         with open(f"/proc/{name}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _runs_a_program(name: str) -> bool:
+    """Whether it is neither of the kernel's own nor over, nor somebody else's."""
+    try:
+        return bool(os.readlink(f"/proc/{name}/exe"))  # noqa: PTH115 - as above
     except OSError:
         return False
+
+
+def _has(variables: bytes, marks: set[bytes]) -> bool:
     start = VARIABLE.encode() + b"="
-    for variable in variables:
+    for variable in variables.split(b"\0"):
         if variable.startswith(start):
             found = variable[len(start) :].split(b":")
             return any(one in marks or one.partition(b".")[0] in marks for one in found)
