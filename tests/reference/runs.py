@@ -91,6 +91,7 @@ RUNS = (
             f"--eval.n_episodes=3 --eval.batch_size=4 --policy.kwargs.batch=4 --policy.kwargs.lanes=2 {INTO}",
             tasks="a,b,c",
         ),
+        slow=True,
     ),
     run(
         "tiny-other-interpreters",
@@ -148,7 +149,7 @@ RUNS = (
         slow=True,
     ),
     run("tiny-zero", tiny(f"--eval.n_episodes=2 {ONE}", "--policy.type=zero"), slow=True),
-    run("processors", tiny(f"--eval.n_episodes=2 {TWO}", "Follows", "ProcessedTiny")),
+    run("processors", tiny(f"--eval.n_episodes=2 {TWO}", "Follows", "ProcessedTiny"), slow=True),
     run("processors-declined", tiny(f"--eval.n_episodes=2 {INLINE}", "WithoutAny", "ProcessedTiny"), slow=True),
     run(
         "renamed-keys-from-yaml",
@@ -166,6 +167,7 @@ RUNS = (
             "serve --port=0 --env.type=WORLD/bench.py:Tiny --policy.path=WORLD/policies.py:Counting", serves=True
         ),
         tiny(f"--eval.n_episodes=2 {TWO}", "--policy.path=ws://127.0.0.1:PORT"),
+        slow=True,
     ),
     # Faults.
     run("simulator-raises-once", tiny(f"--eval.n_episodes=2 --env.mischief=step.raise!:b:1:3 {ONE}"), slow=True),
@@ -173,23 +175,31 @@ RUNS = (
         "simulator-raises-always",
         tiny(f"--eval.n_episodes=2 --env.mischief=step.raise:b:1:3 {TWO}"),
         f"eval --resume=run --env.mischief=step.raise:c:0:0 --display=none {INLINE}",
+        slow=True,
     ),
     run(
         "simulator-raises-inline",
         tiny(f"--eval.n_episodes=2 --env.mischief=reset.raise:b:1:0 {INLINE}"),
         slow=True,
     ),
-    run("simulator-never-builds", tiny(f"--eval.n_episodes=10 --env.mischief=build.raise:*:*:-1 {ONE}")),
-    run("simulator-killed", tiny(f"--eval.n_episodes=2 --env.mischief=step.kill!:b:0:3 {ONE}")),
+    run(
+        "simulator-never-builds", tiny(f"--eval.n_episodes=10 --env.mischief=build.raise:*:*:-1 {ONE}"), slow=True
+    ),
+    run("simulator-killed", tiny(f"--eval.n_episodes=2 --env.mischief=step.kill!:b:0:3 {ONE}"), slow=True),
     run(
         "simulator-killed-with-policy",
         tiny(f"--eval.n_episodes=2 --env.mischief=step.kill!:b:0:3 --policy.placement=worker {ONE}"),
         slow=True,
     ),
-    run("simulator-hangs", tiny(f"--eval.n_episodes=1 --env.mischief=step.hang!:b:0:3 --limits.step=2 {ONE}")),
+    run(
+        "simulator-hangs",
+        tiny(f"--eval.n_episodes=1 --env.mischief=step.hang!:b:0:3 --limits.step=2 {ONE}"),
+        slow=True,
+    ),
     run(
         "observation-nan",
         tiny(f"--eval.n_episodes=2 --env.mischief=observe.nan:a:1:2 --eval.max_attempts=2 {TWO}"),
+        slow=True,
     ),
     run("policy-raises", tiny(f"--eval.n_episodes=3 --policy.kwargs.how=raise {ONE}", "Faulty")),
     run(
@@ -202,7 +212,7 @@ RUNS = (
         "host-dies-once",
         tiny(f"--eval.n_episodes=2 --policy.kwargs.at=7 --policy.kwargs.once=aside:TMP/died {ONE}", "Mortal"),
     ),
-    run("host-dies-always", tiny(f"--eval.n_episodes=2 --eval.max_attempts=2 {ONE}", "Doomed")),
+    run("host-dies-always", tiny(f"--eval.n_episodes=2 --eval.max_attempts=2 {ONE}", "Doomed"), slow=True),
     # Stops, and going on.
     run(
         "stop-when-known",
@@ -215,6 +225,7 @@ RUNS = (
         tiny(f"--eval.n_episodes=12 --eval.stop_when=ci<=0.3 {MIXED} {INLINE}"),
         "eval --resume=run --display=none",
         "eval --resume=run --eval.stop_when=none --display=none",
+        slow=True,
     ),
     run(
         "until-better-and-compared",
@@ -258,7 +269,9 @@ RUNS = (
             "eval", "parallel", 1
         ),
     ),
-    run("ray", tiny(f"--eval.n_episodes=2 --cluster.address=local {TWO}"), unstable=("runs.run.notes",)),
+    run(
+        "ray", tiny(f"--eval.n_episodes=2 --cluster.address=local {TWO}"), unstable=("runs.run.notes",), slow=True
+    ),
     # What is kept beside results, and what is told.
     run(
         "recording-and-videos",

@@ -91,6 +91,7 @@ def test_every_episode_is_the_same(whole: Path) -> None:
         {"policy": {"path": None, "type": "random"}},
     ],
 )  # fmt: skip
+@pytest.mark.sampled(4)
 def test_so_it_is_however_the_run_was_made(tmp_path: Path, how: dict[str, Any]) -> None:
     run_tiny(tmp_path / "run", n_episodes=2, **how)
     found = replay(tmp_path / "run")
