@@ -20,7 +20,6 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.benchmarks.metaworld.floor_shadow import FloorShadow
 from proctor.benchmarks.rendering import INSTALL_HINT, candidates
 from proctor.errors import BenchmarkError, NoPicturesError
 
@@ -33,9 +32,6 @@ _BACKENDS = ("egl", "osmesa", "glfw")
 _left: list[Any] = []
 """GL contexts that no simulator uses now."""
 
-_alike: dict[tuple[str, int, int], bool] = {}
-"""Whether a camera's picture of a size was the same in this process with the floor's shadow and without."""
-
 
 class Drawing:
     """Draws one camera of a model.
@@ -47,13 +43,12 @@ class Drawing:
     """
 
     def __init__(self, model: Any, data: Any, camera: str) -> None:
-        self._model, self._data, self._name = model, data, camera
+        self._model, self._data = model, data
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._camera.fixedcamid = camera_number(model, camera)
         self._scene = mujoco.MjvScene(model, _MOST_GEOMS)
         self._options, self._perturbations = mujoco.MjvOption(), mujoco.MjvPerturb()
-        self._floor_shadow = FloorShadow(model, self._options)
         size = model.vis.global_.offwidth, model.vis.global_.offheight
         with _neighbours():
             self._gl: Any = _left.pop() if _left else _new_context(*size)
@@ -66,29 +61,15 @@ class Drawing:
         """Draw, and return the picture from its lowest row upwards; it holds until the next is drawn."""
         if self._read.shape[:2] != (height, width):
             self._read = np.empty((height, width, 3), np.uint8)
+        view = mujoco.MjrRect(0, 0, width, height)
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(
             self._model, self._data, self._options, self._perturbations, self._camera, everything, self._scene
         )
         with _neighbours():
             self._gl.make_current()  # a neighbour in this process may have drawn meanwhile
-            return self._without_needless_shadow(width, height)
-
-    def _without_needless_shadow(self, width: int, height: int) -> NDArray[np.uint8]:
-        view = self._name, width, height
-        if not (_alike.get(view, True) and self._floor_shadow.falls_on_nothing(self._data)):
-            return self._render(width, height)
-        whole = None if view in _alike else self._render(width, height).copy()
-        self._floor_shadow.leave_out(self._scene)
-        picture = self._render(width, height)
-        if whole is not None:
-            _alike[view] = np.array_equal(picture, whole)
-        return picture if whole is None else whole
-
-    def _render(self, width: int, height: int) -> NDArray[np.uint8]:
-        view = mujoco.MjrRect(0, 0, width, height)
-        mujoco.mjr_render(view, self._scene, self._context)
-        mujoco.mjr_readPixels(self._read, None, view, self._context)
+            mujoco.mjr_render(view, self._scene, self._context)
+            mujoco.mjr_readPixels(self._read, None, view, self._context)
         return self._read
 
     def close(self) -> None:
