@@ -165,6 +165,8 @@ def wait():
     threading.main_thread().join()
     note("thread")
 
+left_open = Path(__file__).with_suffix(".log").open("w")
+left_open.write("not flushed")
 atexit.register(note, "atexit")
 threading.Thread(target=wait).start()
 """
@@ -177,3 +179,4 @@ def test_what_a_policy_leaves_for_the_end_of_its_process_is_done(tmp_path: Path)
     )
     assert evaluation.error is None
     assert file.with_suffix(".txt").read_text().split() == ["thread", "atexit"]
+    assert file.with_suffix(".log").read_text() == "not flushed"

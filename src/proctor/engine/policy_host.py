@@ -328,7 +328,7 @@ def run_host(channel: Channel, boot: Message, descriptors: list[int]) -> None:
     ending = _QuickExit()
     bell, memory = EventFd(descriptors[0]), descriptors[1]
     shared = map_memory(memory, HOST_MEMORY)
-    while _load_and_serve(channel, HostBoot(**boot), bell, shared):
+    while _load_and_serve(channel, HostBoot(**boot), bell, shared, ending):
         _free_memory()
         try:
             order, files = channel.receive()
@@ -345,15 +345,16 @@ class _QuickExit:
     """Spares a process that has done its work to take apart what it has imported: a second, for LeRobot.
 
     Its threads have ended by then, and whatever others have registered to be done at the end has been done: this
-    is registered first, and so comes last.
+    is registered first, and so comes last. Only where a policy says that it leaves nothing open, such as a file that
+    Python would flush.
     """
 
     def __init__(self) -> None:
-        self.is_due = False
+        self.is_due, self.is_allowed = False, True  # allowed by every policy that it has had
         atexit.register(self._exit)
 
     def _exit(self) -> None:
-        if self.is_due:
+        if self.is_due and self.is_allowed:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
@@ -368,7 +369,9 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap) -> bool:
+def _load_and_serve(
+    channel: Channel, told: HostBoot, bell: EventFd, shared: mmap.mmap, ending: _QuickExit
+) -> bool:
     """Serve one policy; returns whether another may be loaded in its place, or it is time to end."""
     loading = PhaseCell(shared)
     loading.write(Phase.LOAD, now())
@@ -380,6 +383,7 @@ def _load_and_serve(channel: Channel, told: HostBoot, bell: EventFd, shared: mma
             told.policy, settings, lambda: policy_class.from_settings(settings, benchmark), told.expected
         )
         policy, spec = proof.policy, proof.policy.spec
+        ending.is_allowed &= policy_class.may_end_at_once(settings)
         if spec.env_processors is not None:
             before = BenchmarkSpec.from_wire(told.before_processors)
             benchmark = spec_behind(named_processors(spec.env_processors), before)

@@ -158,6 +158,11 @@ class Policy(ABC):
         return cls.from_settings(settings, benchmark)
 
     @classmethod
+    def may_end_at_once(cls, settings: Any) -> bool:
+        """Whether its process may end without Python's own ending, which flushes what others have left open."""
+        return False
+
+    @classmethod
     def reloads(cls, settings: Any) -> bool:
         """Whether `from_settings` in a process that had such a policy before is as good as in a new process.
 

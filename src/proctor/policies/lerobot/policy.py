@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,6 +125,12 @@ class LeRobotPolicy(Policy):
             notes=(*remarks, *trial.notes, *known.notes),
         )
         return cls(trial, spec)
+
+    @classmethod
+    def may_end_at_once(cls, settings: LeRobotSettings) -> bool:
+        """LeRobot's own code leaves nothing open; of a plugin's, or a checkpoint's, nobody knows."""
+        plugins = any(name.startswith("lerobot_") for name in sys.modules)
+        return not settings.trust_remote_code and not plugins
 
     @classmethod
     def reloads(cls, settings: LeRobotSettings) -> bool:
