@@ -345,8 +345,8 @@ class _QuickExit:
     """Spares a process that has done its work to take apart what it has imported: a second, for LeRobot.
 
     Its threads have ended by then, and whatever others have registered to be done at the end has been done: this
-    is registered first, and so comes last. Only where a policy says that it leaves nothing open, such as a file that
-    Python would flush.
+    is registered first, and so comes last. Only where a policy says that it leaves nothing open, such as a file
+    that Python would flush.
     """
 
     def __init__(self) -> None:
