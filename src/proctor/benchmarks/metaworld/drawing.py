@@ -20,6 +20,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from proctor.benchmarks.metaworld.shadow_map import ShadowMap
 from proctor.benchmarks.rendering import INSTALL_HINT, candidates
 from proctor.errors import BenchmarkError, NoPicturesError
 
@@ -55,6 +56,7 @@ class Drawing:
             self._gl.make_current()
             self._context: Any = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+            self._shadows = ShadowMap(model, self._scene, self._context)
         self._read: NDArray[np.uint8] = np.empty((0, 0, 3), np.uint8)
 
     def rows(self, width: int, height: int) -> NDArray[np.uint8]:
@@ -68,7 +70,7 @@ class Drawing:
         )
         with _neighbours():
             self._gl.make_current()  # a neighbour in this process may have drawn meanwhile
-            mujoco.mjr_render(view, self._scene, self._context)
+            self._shadows.render(view)
             mujoco.mjr_readPixels(self._read, None, view, self._context)
         return self._read
 
@@ -78,6 +80,7 @@ class Drawing:
         if gl is not None:
             with _neighbours():
                 gl.make_current()
+                self._shadows.close()
                 self._context.free()
             _left.append(gl)
 
