@@ -154,6 +154,26 @@ def test_a_pass_that_does_something_else_each_time_is_not_recorded() -> None:
         _recording(ask)
 
 
+@pytest.mark.parametrize("by_script", [False, True])
+def test_a_pass_does_not_see_that_it_is_recorded(monkeypatch: pytest.MonkeyPatch, by_script: bool) -> None:
+    """As transformers' masks do: made out in full only then, which gives other bits."""
+
+    def known() -> bool:  # torch's own fails without a driver
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", known)
+    seen = []
+
+    def ask(window: Sequence[dict[str, Any]]) -> Any:
+        seen.append(torch.cuda.is_current_stream_capturing())
+        return window[0]["x"] * 2
+
+    _recording(ask, by_script)
+    assert seen
+    assert not any(seen)
+    assert torch.cuda.is_current_stream_capturing is known
+
+
 def _recording(ask: Callable[[Any], Any], by_script: bool = True) -> RecordedPass:
     with torch.inference_mode():
         return RecordedPass(ask, [{"x": torch.zeros(ROWS, 4)}], _generators(0), by_script, torch.device("cpu"))

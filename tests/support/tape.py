@@ -1,13 +1,14 @@
 """What stands in for a CUDA graph where there is no GPU: operations on tensors, done again in the memory they had.
 
 It holds what a graph holds, and refuses what capturing refuses: values that Python would have to wait for, and
-random numbers from a generator.
+random numbers from a generator. As with a graph, whoever asks is told that a recording goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,7 +52,7 @@ class Tape(TorchDispatchMode):  # type: ignore[misc]
 def taped(device: Any, asked: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
     """Record as `cuda_graph.captured` does."""
     asked()
-    with Tape() as tape:
+    with Tape() as tape, patch.object(torch.cuda, "is_current_stream_capturing", lambda: True):
         output = asked()
     return tape.replay, output
 

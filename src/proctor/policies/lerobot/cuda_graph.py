@@ -10,7 +10,9 @@ the device or copies from the host is recorded by its script (`pass_script`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,7 +26,7 @@ Ask = Callable[[Sequence[Batch]], Any]
 Capture = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 """Record what a function does on the device; returns how to do it again, and the function's output."""
 
-_WARM_UP = 3
+_recording = threading.Lock()
 
 
 class RecordedPass:
@@ -56,7 +58,12 @@ class RecordedPass:
             asked = self._script.follow
         else:
             asked = partial(_made_on, device, ask)
-        self._replay, self._output = (capture or partial(captured, device))(lambda: asked(self._inputs))
+
+        def ask_unawares() -> Any:
+            with _unawares():
+                return asked(self._inputs)
+
+        self._replay, self._output = (capture or partial(captured, device))(ask_unawares)
 
     def __call__(self, window: Sequence[Batch], rows: Sequence[EpisodeRandomness]) -> Any:
         """Return the pass's output for new inputs; the next replay overwrites it."""
@@ -73,12 +80,23 @@ class RecordedPass:
 def captured(device: Any, asked: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
     """Record on a CUDA device, on the stream that is current there."""
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-    for _ in range(_WARM_UP):
-        asked()
+    asked()  # what libraries make at their first call cannot be recorded
     stream.synchronize()
     with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         output = asked()
     return graph.replay, output
+
+
+@contextmanager
+def _unawares() -> Iterator[None]:
+    """Let nobody see that a pass is recorded: transformers, for one, then makes masks that give other bits."""
+    with _recording:
+        known = torch.cuda.is_current_stream_capturing
+        torch.cuda.is_current_stream_capturing = lambda: False
+        try:
+            yield
+        finally:
+            torch.cuda.is_current_stream_capturing = known
 
 
 def _made_on(device: Any, ask: Ask, window: Sequence[Batch]) -> Any:
