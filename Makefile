@@ -27,7 +27,7 @@ PUSHT_ENV = scripts/cached-env pusht 3.11 constraints-gym.txt $(CORE) gymnasium 
 ALOHA_ENV = scripts/cached-env aloha 3.11 constraints-gym.txt $(CORE) gymnasium gym-aloha mujoco av $(TESTING)
 
 # Quick environments are proved with LeRobot's Meta-World and MuJoCo too; `make test-lerobot PROOFS=`: wholly.
-METAWORLD_PROOFS := $(foreach name,environments exact quick_env models drawing,tests/benchmarks/test_metaworld_$(name).py)
+METAWORLD_PROOFS := $(foreach name,environments exact quick_env models drawing shadow_map,tests/benchmarks/test_metaworld_$(name).py)
 PROOFS ?= not slow
 
 CHECKPOINTS := src/proctor/policies/compact/checkpoints

@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import mujoco
@@ -97,7 +98,11 @@ class ShadowMap:
         self._geoms = scene.geoms  # these stand for what the scene will hold
         self._mesh_radius = _mesh_radii(model)
         self._drawn: _Casters | None = None
-        self._limit = _limit_for(context)
+
+    @cached_property
+    def _limit(self) -> Limit | None:
+        """What keeps GL from drawing more than a part, as soon as there is one."""
+        return _limit_for(self._context)
 
     def render(self, view: Any) -> None:
         """Draw the scene, as `mjr_render` does."""
@@ -110,22 +115,22 @@ class ShadowMap:
             with self._limit.to(part):
                 mujoco.mjr_render(view, self._scene, self._context)
             if type(self._limit) not in _is_exact:
-                self._try(part, view)
+                self._try(self._limit, part, view)
         self._drawn = now
 
     def close(self) -> None:
         """Free what is not MuJoCo's."""
-        if self._limit is not None:
-            self._limit.close()
-            self._limit = None
+        limit = self.__dict__.get("_limit")
+        self._limit = None
+        if limit is not None:
+            limit.close()
 
-    def _try(self, part: Part, view: Any) -> None:
+    def _try(self, limit: Limit, part: Part, view: Any) -> None:
         """Draw the same again as a whole, and compare."""
-        assert self._limit is not None
         found = depths(self._context, part, _BORDER)
         mujoco.mjr_render(view, self._scene, self._context)
-        exact = _is_exact[type(self._limit)] = found == depths(self._context, part, _BORDER)
-        if not exact:
+        _is_exact[type(limit)] = found == depths(self._context, part, _BORDER)
+        if not _is_exact[type(limit)]:
             self.close()
 
     def _casters(self) -> _Casters | None:
@@ -134,12 +139,11 @@ class ShadowMap:
         casting = [light for light in scene.lights[: scene.nlight] if light.castshadow]
         if len(casting) != 1 or not _is_directional(casting[0]) or scene.nskin or scene.nflex or scene.stereo:
             return None
-        light, camera = casting[0], scene.camera[0]
+        (light,) = casting
         around = (
             light.pos.tobytes(),
             light.dir.tobytes(),
-            camera.frustum_near,
-            camera.frustum_far,
+            *((camera.frustum_near, camera.frustum_far) for camera in scene.camera),
             scene.flags.tobytes(),
             scene.enabletransform,
             context.shadowClip,
@@ -149,9 +153,11 @@ class ShadowMap:
         if not geoms:
             return None
         kinds = tuple((geom.type, geom.dataid, geom.objtype, geom.category) for geom in geoms)
-        parts = (np.stack([getattr(geom, name) for geom in geoms]) for name in ("size", "pos"))
-        rotation = np.stack([geom.mat for geom in geoms]).reshape(-1, 9)
-        return _Casters(around, kinds, *parts, rotation)
+        size, position, rotation = (
+            np.stack([getattr(geom, name) for geom in geoms]).reshape(len(geoms), -1)
+            for name in ("size", "pos", "mat")
+        )
+        return _Casters(around, kinds, size, position, rotation)
 
     def _moved(self, before: _Casters, now: _Casters) -> Part | None:
         """Return where something has moved; nothing if it may be anywhere."""
@@ -246,24 +252,24 @@ class WindowRectangles:
     """
 
     def __init__(self, context: Any) -> None:
-        self._picture = (0, 0, context.offWidth, context.offHeight)
-        """It is drawn under the same limit, which must not reach into it."""
+        self._context = context
 
     @staticmethod
     def is_here() -> bool:
         """Whether this GL has them."""
-        from OpenGL import GL  # noqa: F401 - without it PyOpenGL cannot tell
-        from OpenGL.GL.EXT import window_rectangles
+        from OpenGL import GL
 
-        return bool(window_rectangles.glWindowRectanglesEXT)
+        return b"GL_EXT_window_rectangles" in GL.glGetString(GL.GL_EXTENSIONS).split()
 
     @contextmanager
     def to(self, part: Part) -> Iterator[None]:
         """Limit all that is drawn to the picture and the part."""
         from OpenGL.GL.EXT import window_rectangles as gl
 
+        # The picture is drawn under the same limit, which must not reach into it.
+        picture = (0, 0, self._context.offWidth, self._context.offHeight)
         own = (part.left, part.bottom, part.right - part.left, part.top - part.bottom)
-        gl.glWindowRectanglesEXT(gl.GL_INCLUSIVE_EXT, 2, [*self._picture, *own])
+        gl.glWindowRectanglesEXT(gl.GL_INCLUSIVE_EXT, 2, [*picture, *own])
         try:
             yield
         finally:
@@ -304,7 +310,7 @@ class SmallerFramebuffer:
         """Whether this GL has framebuffers with attachments of several sizes."""
         from OpenGL import GL
 
-        return bool(GL.glGenFramebuffers)
+        return bool(GL.glGenFramebuffers)  # of GL 3.0
 
     @contextmanager
     def to(self, part: Part) -> Iterator[None]:
@@ -319,14 +325,12 @@ class SmallerFramebuffer:
     def _reach(self, width: int, height: int) -> None:
         if self._size == (width, height):
             return
-        GL = self._gl
-        GL.glBindRenderbuffer(GL.GL_RENDERBUFFER, self._beside)
-        GL.glRenderbufferStorage(GL.GL_RENDERBUFFER, GL.GL_R8, width, height)
-        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._framebuffer)
-        GL.glFramebufferRenderbuffer(
-            GL.GL_FRAMEBUFFER, GL.GL_COLOR_ATTACHMENT0, GL.GL_RENDERBUFFER, self._beside
-        )
-        GL.glBindFramebuffer(GL.GL_FRAMEBUFFER, self._context.offFBO)
+        gl = self._gl
+        gl.glBindRenderbuffer(gl.GL_RENDERBUFFER, self._beside)
+        gl.glRenderbufferStorage(gl.GL_RENDERBUFFER, gl.GL_R8, width, height)
+        gl.glBindFramebuffer(gl.GL_FRAMEBUFFER, self._framebuffer)
+        gl.glFramebufferRenderbuffer(gl.GL_FRAMEBUFFER, gl.GL_COLOR_ATTACHMENT0, gl.GL_RENDERBUFFER, self._beside)
+        gl.glBindFramebuffer(gl.GL_FRAMEBUFFER, self._context.offFBO)
         self._size = (width, height)
 
     def close(self) -> None:
