@@ -5,9 +5,10 @@
     python benchmarks/metaworld_step.py builds             builds only
     python benchmarks/metaworld_step.py pictures           pictures only, against Gymnasium's viewer
 
-CPU time, so that other processes disturb little. Per task all three take turns, round by round, on the same
-actions from the same layout; who goes first changes. MuJoCo alone moves the hand in the same way, with no
-observation and no reward. Observations, rewards and pictures of both environments must be equal, to the bit.
+CPU time, so that other processes disturb little; of pictures that a GPU draws, seconds. Per task all three take
+turns, round by round, on the same actions from the same layout; who goes first changes. MuJoCo alone moves the hand
+in the same way, with no observation and no reward. Observations, rewards and pictures of both environments must be
+equal, to the bit.
 
 A build is a simulator and its first reset, in a fresh process, after imports: the first, then another task in the
 same process. Where it draws, the first picture belongs to it, less what a second reset and picture take: what is
@@ -51,11 +52,11 @@ def simulator(name: str, stock: bool, obs_type: Any = "state") -> tuple[Any, Tas
     return benchmark.make_simulator(task), task
 
 
-def spent(work: Callable[[], None]) -> float:
-    """Seconds of CPU."""
-    start = time.process_time()
+def spent(work: Callable[[], None], clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds of CPU, or by another clock."""
+    start = clock()
     work()
-    return time.process_time() - start
+    return clock() - start
 
 
 @dataclass(frozen=True)
@@ -226,8 +227,8 @@ def report_builds(found: dict[str, list[list[float]]], what: str) -> None:
         )
 
 
-PICTURES = 12
-"""Of each size and side, in turn; the first of each is left out."""
+PICTURES = 25
+"""Of each size and side, in turn; the first two of each are left out: contexts, and a trial of drawing in part."""
 
 
 def part_pictures() -> None:
@@ -239,19 +240,19 @@ def part_pictures() -> None:
         return
     for side in (480, 96):
         # A process each: Gymnasium's viewers leave none of them a context when one of them is freed.
-        command = [sys.executable, __file__, "draw", str(side)]
+        command = [sys.executable, __file__, "draw", str(side), "CPU" if drawing.software else "wall"]
         environment = {**os.environ, **drawing.env}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         theirs, ours = ([float(time) for time in line.split()] for line in done.stdout.splitlines())
         report(
             f"a picture of {side} px, against Gymnasium's viewer",
             [before / after for before, after in zip(theirs, ours, strict=True)],
-            absolute=f"{statistics.median(ours):.0f} against {statistics.median(theirs):.0f} ms of CPU, "
-            f"{drawing.name}; all pixels equal",
+            absolute=f"{statistics.median(ours):.3g} against {statistics.median(theirs):.3g} ms"
+            f"{' of CPU' if drawing.software else ''}, {drawing.name}; all pixels equal",
         )
 
 
-def draw(side: int) -> None:
+def draw(side: int, clock: Callable[[], float]) -> None:
     """Print what pictures take: a line of theirs, and one of ours."""
     settings = MetaWorldSettings(
         type="metaworld", task="reach-v3", stock=True, observation_height=side, observation_width=side
@@ -267,14 +268,14 @@ def draw(side: int) -> None:
         "ours": lambda: seen.update(ours=one.observe()[IMAGE]),
     }
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(PICTURES + 1):
+    for number in range(PICTURES + 2):
         one.step(np.random.default_rng(number).uniform(-1, 1, 4).astype(np.float32), look)
         for way in list(ways)[:: -1 if number % 2 else 1]:
-            times[way].append(spent(ways[way]) * 1e3)
+            times[way].append(spent(ways[way], clock) * 1e3)
         assert np.array_equal(seen["theirs"], seen["ours"])
     one.close()
     for way in ways:
-        print(*times[way][1:])
+        print(*times[way][2:])
 
 
 def begin(one: Any, task: Task, look: Look, digest: Any) -> None:
@@ -318,8 +319,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["build", side, draws]:
             build(side == "stock", bool(draws))
-        case ["draw", side]:
-            draw(int(side))
+        case ["draw", side, clock]:
+            draw(int(side), time.process_time if clock == "CPU" else time.perf_counter)
         case ["builds"]:
             part_builds()
         case ["pictures"]:

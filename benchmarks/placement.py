@@ -1,6 +1,6 @@
 """What copies of a plain Python policy bring: `--policy.placement=auto` against one process that answers for it.
 
-    python benchmarks/placement.py [--episodes=64] [--rounds=3]
+    python benchmarks/placement.py [--episodes=160] [--rounds=3]
 
 The policy is a class with an `act`: NumPy, 6.5 million weights, asked at every step of Meta-World's reach-v3. Both
 sides run whole evaluations, start-up and the change of placement included, in turn; `auto` runs as many times the
@@ -107,7 +107,7 @@ def bare(cores: int) -> float:
 def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--episodes", type=int, default=160)
     parser.add_argument("--rounds", type=int, default=3)
     given, cores = parser.parse_args(), usable_cores()
     paces = []

@@ -88,6 +88,7 @@ SUITE = (
     Part("training_waits", (0, 12), None, (), "lerobot"),
     Part("autotune", (0, 12), None, ("random",)),
     Part("scaling", (0, 4), None, ("random", "--scaling"), script="autotune"),
+    Part("gpu_pictures", (0, 1), None, ("pictures",), "lerobot", gpu=True, script="metaworld_step"),
     Part("gpu", (0, 12), None, (), "lerobot", gpu=True),
     Part("gpu_against_lerobot", (0, 15), None, (), "lerobot", gpu=True),
     Part("gpu_passes", (0, 6), None, (), "lerobot", gpu=True),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from proctor.engine.workforce import CROSSING
 
-WINDOW = 1.0
+WINDOW = 0.5
 """Seconds over which calls are measured before a decision."""
 
 _FEWEST = 8
