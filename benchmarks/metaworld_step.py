@@ -5,10 +5,10 @@
     python benchmarks/metaworld_step.py builds             builds only
     python benchmarks/metaworld_step.py pictures           pictures only, against Gymnasium's viewer
 
-CPU time, so that other processes disturb little; of pictures that a GPU draws, seconds. Per task all three take
-turns, round by round, on the same actions from the same layout; who goes first changes. MuJoCo alone moves the hand
-in the same way, with no observation and no reward. Observations, rewards and pictures of both environments must be
-equal, to the bit.
+CPU time, so that other processes disturb little; of pictures that a GPU draws, seconds. Per task all three
+take turns, round by round, on the same actions from the same layout; who goes first changes. MuJoCo alone moves
+the hand in the same way, with no observation and no reward. Observations, rewards and pictures of both
+environments must be equal, to the bit.
 
 A build is a simulator and its first reset, in a fresh process, after imports: the first, then another task in the
 same process. Where it draws, the first picture belongs to it, less what a second reset and picture take: what is
