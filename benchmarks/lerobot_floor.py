@@ -1,4 +1,4 @@
-"""The floor under an evaluation of LeRobot's ACT on Meta-World: drawing and forward pass, nothing around them."""
+"""The floor under an evaluation of LeRobot's ACT on Meta-World: a step, a drawing and a forward pass, and again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TASK = "reach-v3"
 
 
 def alone(checkpoint: Path, barrier: Any, paces: Any, place: int) -> None:
-    """One core: a drawing, a forward pass of one thread, and again."""
+    """One core: a step, so that something has moved, a drawing, and a forward pass of one thread."""
+    import numpy as np
     import torch
     from lerobot.policies.act.modeling_act import ACTPolicy
 
@@ -26,13 +27,13 @@ def alone(checkpoint: Path, barrier: Any, paces: Any, place: int) -> None:
     benchmark = MetaWorld(MetaWorldSettings(type="metaworld", task=TASK))
     (task,) = benchmark.tasks()
     simulator: Any = benchmark.make_simulator(task)
-    simulator.reset(Episode(task, 0, place), frozenset({IMAGE}))
-    simulator.observe()  # chooses the size
+    look, actions = frozenset({IMAGE}), np.random.default_rng(place)
+    simulator.reset(Episode(task, 0, place), look)
     state, count, began = torch.zeros(1, 4), -1, 0.0  # the first pass warms up
     with torch.inference_mode():
         while count < 0 or time.monotonic() - began < SECONDS:
-            image = simulator._env.render()  # past the cameras, which draw nothing twice
-            picture = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 255
+            simulator.step(actions.uniform(-1, 1, 4), look)
+            picture = torch.from_numpy(simulator.observe()[IMAGE]).permute(2, 0, 1)[None].float() / 255
             policy.predict_action_chunk({"observation.image": picture, "observation.state": state})
             count += 1
             if not count:
