@@ -12,8 +12,8 @@ episodes alone (`eval_s` of either side's eval_info.json), and of steps a second
 are soon over, and building simulators is most of that. LeRobot's steps a second do not depend on how many there
 are.
 
-The floor is what no evaluation can go below: every core does nothing but one step, one drawing and one forward pass
-for each chunk of actions, in bare processes. Proctor's own episodes must be equal from run to run.
+The floor is what no evaluation can go below: every core does nothing but one step, one drawing and one forward
+pass for each chunk of actions, in bare processes. Proctor's own episodes must be equal from run to run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The floor under an evaluation of LeRobot's ACT on Meta-World: a step, a drawing and a forward pass, and again."""
+"""The floor under an evaluation of LeRobot's ACT on Meta-World: a step, a drawing, a forward pass, and again."""
 
 from __future__ import annotations
 

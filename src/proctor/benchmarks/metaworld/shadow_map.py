@@ -127,11 +127,17 @@ class ShadowMap:
 
     def _try(self, limit: Limit, part: Part, view: Any) -> None:
         """Draw the same again as a whole, and compare."""
-        found = depths(self._context, part, _BORDER)
+        found = self._seen(part, view)
         mujoco.mjr_render(view, self._scene, self._context)
-        _is_exact[type(limit)] = found == depths(self._context, part, _BORDER)
+        _is_exact[type(limit)] = found == self._seen(part, view)
         if not _is_exact[type(limit)]:
             self.close()
+
+    def _seen(self, part: Part, view: Any) -> tuple[bytes, bytes]:
+        """Return the depths around a part, and the picture."""
+        picture = np.empty((view.height, view.width, 3), np.uint8)
+        mujoco.mjr_readPixels(picture, None, view, self._context)
+        return depths(self._context, part, _BORDER), picture.tobytes()
 
     def _casters(self) -> _Casters | None:
         """Return what the map depends on; nothing if that is more than what is told apart here."""
@@ -160,14 +166,14 @@ class ShadowMap:
         return _Casters(around, kinds, size, position, rotation)
 
     def _moved(self, before: _Casters, now: _Casters) -> Part | None:
-        """Return where something has moved; nothing if it may be anywhere."""
+        """Return where something has moved; nothing if it may be anywhere, or if there is nothing."""
         if before.around != now.around or before.kinds != now.kinds:
             return None
         moved = np.zeros(len(now.kinds), bool)
         for old, new in zip(before[2:], now[2:], strict=True):
             moved |= (old != new).any(axis=1)
         if not moved.any():
-            return Part(0, 0, 1, 1)
+            return None  # the same state in another size: not worth a way of its own
         centres = np.concatenate([before.position[moved], now.position[moved]]).astype(float)
         radii = np.concatenate([self._radii(one)[moved] for one in (before, now)])
         light = np.frombuffer(now.around[0], np.float32), np.frombuffer(now.around[1], np.float32)
