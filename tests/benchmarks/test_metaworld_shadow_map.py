@@ -81,6 +81,8 @@ points = st.tuples(numbers, numbers, numbers)
 
 @given(points.filter(lambda one: np.linalg.norm(one) > 0.01), points, points, st.floats(0, 1), points)
 @example((0.0, 0.0, -1.0), (0.0, 0.0, 3.0), (0.1, 0.2, 0.0), 0.3, (1.0, 0.0, 0.0))
+@example((2.0, 0.0, 0.125), (0.0, 0.0, 0.0), (0.0, 0.0, 1.0), 0.0, (0.0, 0.0, 0.0))
+@example((1.0, 0.0, 0.1), (0.0, 0.0, 0.0), (0.0, 0.0, 1.0), 0.0, (0.0, 0.0, 0.0))
 @example((1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.1, 0.2, 0.0), 0.3, (0.0, 1.0, 1.0))
 def test_whatever_lies_within_a_radius_is_seen_within_the_part(
     direction: Any, origin: Any, centre: Any, radius: float, towards: Any
@@ -90,7 +92,9 @@ def test_whatever_lies_within_a_radius_is_seen_within_the_part(
     length = float(np.linalg.norm(towards))
     point = np.array(centre) + (np.array(towards) / length * radius if length > 1e-6 else 0)
     part = _part(np.array([centre]), np.array([radius]), np.array(origin), np.array(direction), clip, SIZE)
-    assert part is not None
+    if part is None:  # rounding decides how MuJoCo turns the map
+        assert abs(direction[1] ** 2 + direction[2] ** 2 - 0.01) < 1e-4
+        return
     forward = np.array(direction) / np.linalg.norm(direction)
     up = np.cross(direction, [-1, 0, 0])
     if up @ up <= 0.01:

@@ -41,6 +41,9 @@ _ROUNDED = (
 )
 """Shapes that lie within the sum of their sizes around their position."""
 
+_PARALLEL, _UNSURE = 0.01, 1e-4
+"""Below the first MuJoCo takes a light for one along the x-axis, and turns its map; near it, rounding decides."""
+
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 _MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
 _BOUNDED = frozenset(map(int, _ROUNDED))
@@ -210,9 +213,11 @@ def _part(
 ) -> Part | None:
     """Return the texels in which a light sees what lies within these radii of these centres, as MuJoCo looks."""
     forward = direction.astype(float) / np.linalg.norm(direction)
-    up = np.cross(forward, (-1.0, 0.0, 0.0))
-    if up @ up <= 0.01:
-        up = np.cross(forward, (0.0, 1.0, 0.0))
+    up = np.cross(direction, (-1.0, 0.0, 0.0)).astype(float)
+    if abs(up @ up - _PARALLEL) < _UNSURE:
+        return None
+    if up @ up < _PARALLEL:
+        up = np.cross(direction, (0.0, 1.0, 0.0)).astype(float)
     side = np.cross(forward, up / np.linalg.norm(up))
     side /= np.linalg.norm(side)
     seen = (centres - origin) @ np.stack([side, np.cross(side, forward)]).T
