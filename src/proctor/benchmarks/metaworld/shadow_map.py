@@ -32,12 +32,9 @@ _MARGIN = 4
 _BORDER = 64
 """Texels around a part that are compared, too, where the way of drawing parts is tried."""
 
-_ROUNDED = (
-    mujoco.mjtGeom.mjGEOM_SPHERE,
-    mujoco.mjtGeom.mjGEOM_CAPSULE,
-    mujoco.mjtGeom.mjGEOM_ELLIPSOID,
-    mujoco.mjtGeom.mjGEOM_CYLINDER,
-    mujoco.mjtGeom.mjGEOM_BOX,
+_BOUNDED = frozenset(
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{shape}"))
+    for shape in ("SPHERE", "CAPSULE", "ELLIPSOID", "CYLINDER", "BOX")
 )
 """Shapes that lie within the sum of their sizes around their position."""
 
@@ -46,7 +43,6 @@ _PARALLEL, _UNSURE = 0.01, 1e-4
 
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 _MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
-_BOUNDED = frozenset(map(int, _ROUNDED))
 
 _is_exact: dict[type[Any], bool] = {}
 """By the way in which parts are drawn: whether they were found to be what the whole is there, in this process."""
@@ -184,7 +180,7 @@ class ShadowMap:
 
     def _radii(self, casters: _Casters) -> NDArray[np.float64]:
         """Return how far each geom reaches from its position."""
-        sums = casters.size.sum(axis=1, dtype=float).tolist()
+        sums = np.abs(casters.size).sum(axis=1, dtype=float).tolist()
         return np.array([self._radius(kind, total) for kind, total in zip(casters.kinds, sums, strict=True)])
 
     def _radius(self, kind: tuple[int, ...], sizes: float) -> float:
