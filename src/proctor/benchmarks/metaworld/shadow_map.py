@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 class Limit(Protocol):
     """Keeps GL from drawing into a map but for one part."""
 
-    def to(self, part: Part) -> Any:
+    def to(self, part: Part) -> AbstractContextManager[None]:
         """Do so within a context."""
 
     def close(self) -> None:
