@@ -4,6 +4,9 @@ PY := $(VENV)/bin/python
 # Three at a time, a file each: most tests wait for processes of their own, and leave a third of two cores idle.
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
+# Tests and measurements start thousands of processes. None compiles Proctor anew, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all fuzz test-lerobot test-libero test-pusht test-aloha test-browser test-trackers \
   docs pictures benchmark-lerobot benchmark-evaluator benchmark-libero benchmark-training bench bench-full bench-docs check venv format clean
 

@@ -16,8 +16,8 @@ import sys
 from proctor.errors import UsageError
 from proctor.policies.lerobot.checkpoint import load, open_checkpoint
 def others():
-    names = "fastwam", "pi0", "smolvla", "xvla"
-    return [name for name in names if f"lerobot.policies.{name}" in sys.modules]
+    names = "fastwam", "groot", "pi0", "smolvla", "xvla"
+    return [name for name in names if f"lerobot.policies.{name}.modeling_{name}" in sys.modules]
 try:
     opened = open_checkpoint(sys.argv[1], {}, "cpu", False)
 except UsageError as error:
@@ -28,6 +28,8 @@ else:
 """
 _THE_REST = """
 import lerobot.policies
+assert "datasets" not in sys.modules  # groot's configuration is there, and its package alone needs the library
+assert lerobot.policies.groot.GrootConfig.__name__ == "GrootConfig" and others() == ["groot"]
 from lerobot.policies import PI0Config, make_policy
 from lerobot.configs import PreTrainedConfig
 from lerobot.policies.act.configuration_act import ACTConfig
@@ -49,7 +51,7 @@ def run(script: str, checkpoint: Path) -> list[str]:
 def test_one_kind_is_imported_and_the_others_when_they_are_asked_for(checkpoint: Callable[[str], Path]) -> None:
     alone, rest = run(_OPEN + _THE_REST, checkpoint("act"))
     assert alone == "ACTConfig ACTPolicy"
-    assert rest == "fastwam pi0 smolvla xvla"
+    assert rest == "fastwam groot pi0 smolvla xvla"
 
 
 def test_a_step_of_another_kind_is_found(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_a_step_of_another_kind_is_found(checkpoint: Callable[[str], Path], tmp_
     document = json.loads(file.read_text())
     document["steps"].append({"registry_name": "pi0_new_line_processor", "config": {}})
     file.write_text(json.dumps(document))
-    assert run(_OPEN, place) == ["ACTConfig ACTPolicy fastwam pi0 smolvla xvla"]
+    assert run(_OPEN, place) == ["ACTConfig ACTPolicy fastwam groot pi0 smolvla xvla"]
 
 
 @pytest.mark.parametrize("kind", ["nothing", "../act", "act.modeling_act", "factory", "", 7])

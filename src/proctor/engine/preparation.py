@@ -17,13 +17,14 @@ from proctor.config.plain_values import to_plain
 from proctor.config.registry import benchmark_path, load_object, policy_path
 from proctor.config.settings import DevicePolicySettings, PolicySettings, Settings, chosen_device
 from proctor.engine.action_noise import ActionNoise
+from proctor.engine.early_workers import EarlyWorkers
 from proctor.engine.host_handle import HostHandle, HostRecipe
 from proctor.engine.identity_proof import PolicyProof
 from proctor.engine.interrupts import Interrupts
 from proctor.engine.policy_session import check_fit, check_tasks
 from proctor.engine.rollout import PolicyView
 from proctor.engine.warm_processes import WarmProcesses
-from proctor.engine.worker_handle import WorkerHandle, WorkerRecipe
+from proctor.engine.worker_handle import WorkerRecipe
 from proctor.engine.workforce import choose_placement, worker_range
 from proctor.errors import NoPicturesError, PolicyHostError, UsageError
 from proctor.events import Stage
@@ -239,16 +240,17 @@ class Preparation:
         # All start loading before the first is waited for.
         reloads = policy_class.reloads(settings)
         hosts = [self._host(recipe) for recipe in self._host_recipes(settings, plain_spec, reloads)]
-        early = WarmProcesses()
-        workers: Sequence[WorkerHandle] = ()
+        early: EarlyWorkers | None = None
 
         def wait() -> None:
-            doing(_LOADING._replace(detail=built(workers)))
+            if early is not None:
+                early.go_on()
+            doing(_LOADING._replace(detail="" if early is None else str(early)))
 
         try:
             if pending and self._warm is None and settings.placement != "worker":
-                workers = self._start_early(pending)
-                early.keep_workers(workers)
+                early = self._early_workers(pending, len(hosts))
+                wait()
             specs = [self._wait_ready(hosts, number, interrupts, wait) for number in range(len(hosts))]
             for host in hosts:
                 for key, first, other in differences(hosts[0].identity, host.identity)[:1]:
@@ -259,12 +261,14 @@ class Preparation:
         except BaseException:
             for host in hosts:
                 host.stop(0.0)
-            early.close(0.0)
+            if early is not None:
+                early.kept.close(0.0)
             raise
-        return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts, early=early)
+        kept = None if early is None else early.kept
+        return LoadedPolicy(settings, specs[0], hosts[0].identity, hosts[0].versions, hosts=hosts, early=kept)
 
-    def _start_early(self, pending: Sequence[Episode]) -> list[WorkerHandle]:
-        """Let workers import and build simulators while the policy is loaded: the slower of the two is waited for.
+    def _early_workers(self, pending: Sequence[Episode], hosts: int) -> EarlyWorkers | None:
+        """Return the workers that may start before the policy is there, if any may.
 
         Their surroundings are guessed: that the policy will look at all that there is. Who can draw is of use to a
         policy that looks at no picture, too. Where the guess is wrong in another way, others are started.
@@ -274,7 +278,7 @@ class Preparation:
         try:
             renderer = self._find_renderer() if self.facts.uses_gl and draws else None
         except NoPicturesError:
-            return []  # told as soon as it is known whether that matters
+            return None  # told as soon as it is known whether that matters
         recipe = WorkerRecipe(
             benchmark=self._benchmark_path,
             env=to_plain(settings.env),
@@ -289,14 +293,8 @@ class Preparation:
         on_gpu = renderer is not None and not renderer.software
         machine = usable_cores(), available_memory() // 2, open_file_limit()
         room = worker_range(0, len(pending), *machine, on_gpu).start
-        workers = list[WorkerHandle]()
-        for number in range(min(room, settings.eval.batch_size or room)):
-            try:
-                workers.append(WorkerHandle(number, recipe, None))
-            except OSError:
-                break  # there is no room for more; the run finds out by itself
-            workers[-1].build(pending[number])
-        return workers
+        count = min(room, settings.eval.batch_size or room)
+        return EarlyWorkers(recipe, pending[:count], usable_cores() - hosts)
 
     def _wait_ready(
         self, hosts: list[HostHandle], number: int, interrupts: Interrupts, waiting: Callable[[], None]
@@ -468,8 +466,3 @@ class Preparation:
         if not self.facts.uses_gl:
             return {}
         return NO_GL if renderer is None else renderer.env
-
-
-def built(workers: Sequence[WorkerHandle]) -> str:
-    """Say how many workers have built their simulator, if there are any."""
-    return f"simulators {sum(worker.is_ready for worker in workers)}/{len(workers)}" if workers else ""

@@ -391,6 +391,8 @@ class Coordinator:
                 worker.child.ask_to_stop()
             else:
                 worker.child.kill()
+        if complete:
+            self._hosts.ask_to_stop()  # all end at once, each in its own time
         deadline = now() + POLITE_SECONDS
         for worker in workers:
             worker.child.reap(max(0.01, deadline - now()))

@@ -116,6 +116,12 @@ class PolicyHosts:
         self._hosts = [host for host in self._hosts if not isinstance(host, HostHandle)]
         return processes
 
+    def ask_to_stop(self) -> None:
+        """Ask all that are processes of their own to end; `stop` waits."""
+        for host in (*self._hosts, *self._coming):
+            if isinstance(host, HostHandle):
+                host.child.ask_to_stop()
+
     def stop(self, patience: float) -> None:
         """End them all."""
         for host in (*self._hosts, *self._coming):

@@ -25,7 +25,6 @@ from proctor.policies.protocol import Window
 from proctor.types import BenchmarkSpec, Observation
 
 _LONGEST_CHUNK = 400
-_PASSES = 4
 _PROMPTS = ("pick", "push the puck to the goal", "open the drawer, then put the green cube into it")
 
 
@@ -73,9 +72,9 @@ class ReferenceEpisode:
 
 
 def reference_episode(
-    lane: LaneResources, device: Any, synthetic: SyntheticInputs, episode: int
+    lane: LaneResources, device: Any, synthetic: SyntheticInputs, episode: int, passes: int
 ) -> ReferenceEpisode:
-    """Run LeRobot's own loop on resources that nothing else uses, over several forward passes."""
+    """Run LeRobot's own loop on resources that nothing else uses, over so many forward passes."""
     loop = ReferenceEpisode()
     lane.policy.reset()
     calls = 0
@@ -97,7 +96,7 @@ def reference_episode(
                 loop.actions.append(lane.actions(chosen)[0])
                 if step in loop.states:
                     loop.states[step] = loop.states[step][0], state_of(lane.processors)
-                if len(loop.passes) == _PASSES or step - max(loop.passes, default=0) == _LONGEST_CHUNK:
+                if len(loop.passes) == passes or step - max(loop.passes, default=0) == _LONGEST_CHUNK:
                     return loop
     finally:
         hook.remove()

@@ -1,8 +1,9 @@
 """LeRobot's kinds of policies: the one that a checkpoint is of is imported, and not all twenty.
 
-`import lerobot.policies` imports every one of them, and what each of them needs. Here the package is there before
-it has done so; it does the moment anything is asked of it that it does not have yet. Its parts are imported as
-usual meanwhile, so nothing that they or others find there is another than always.
+`import lerobot.policies` imports every one of them, and what each of them needs; the configuration of one alone
+imports its network and the library of datasets. Here these packages are there before they have done so; each does
+the moment anything is asked of it that it does not have yet. Their parts are imported as usual meanwhile, so
+nothing that they or others find there is another than always.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
 _POLICIES = "lerobot.policies"
+
+_incomplete: dict[str, ModuleType] = {}
+"""Packages that have not run their `__init__` yet, by name."""
 
 
 def register_kind(kind: Any) -> None:
     """Have LeRobot know a kind of policy by its name, and all of them if that is not where it says."""
     from lerobot.configs import PreTrainedConfig
 
-    _policies()
+    for other in _kinds():
+        if other != kind:
+            _on_demand(f"{_POLICIES}.{other}")
     if isinstance(kind, str) and re.fullmatch(r"[a-z]\w*", kind):
         try:
             importlib.import_module(f"{_POLICIES}.{kind}.configuration_{kind}")
@@ -50,9 +58,8 @@ def register_steps(names: Iterable[Any]) -> None:
 
 def register_all() -> None:
     """Have LeRobot know everything that it has."""
-    complete = vars(_policies()).get("__getattr__")
-    if complete is not None:
-        complete("__all__")
+    _policies()
+    _complete(_POLICIES)
 
 
 @cache
@@ -61,24 +68,47 @@ def _policies() -> ModuleType:
     from lerobot.utils.import_utils import register_third_party_plugins
 
     register_third_party_plugins()
-    if _POLICIES in sys.modules:  # a plugin has imported it
-        return sys.modules[_POLICIES]
-    spec = importlib.util.find_spec(_POLICIES)
+    return _on_demand(_POLICIES)
+
+
+def _kinds() -> list[str]:
+    parts = ((Path(folder), part.name) for folder in _policies().__path__ for part in iter_modules([folder]))
+    return [name for folder, name in parts if (folder / name / f"configuration_{name}.py").is_file()]
+
+
+def _on_demand(name: str) -> ModuleType:
+    """Return a package that imports what its `__init__` does as soon as it is asked for anything else."""
+    if name in sys.modules:  # a plugin has imported it
+        return sys.modules[name]
+    spec = importlib.util.find_spec(name)
     assert spec is not None
     package = importlib.util.module_from_spec(spec)
 
-    def complete(name: str) -> Any:
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(name)  # someone looks whether it is a module of some sort
-        del package.__getattr__
-        try:
-            spec.loader.exec_module(package)  # type: ignore[union-attr]
-        except BaseException:
-            package.__getattr__ = complete  # type: ignore[method-assign]
-            raise
-        return getattr(package, name)
+    def ask(attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__all__":
+            raise AttributeError(attribute)  # someone looks whether it is a module of some sort
+        _complete(name)
+        return getattr(package, attribute)
 
-    package.__getattr__ = complete  # type: ignore[method-assign]
-    sys.modules[_POLICIES] = package
-    setattr(sys.modules["lerobot"], "policies", package)  # noqa: B010 - as importing it does
+    package.__getattr__ = ask  # type: ignore[method-assign]
+    _incomplete[name] = package
+    sys.modules[name] = package
+    parent, _, own_name = name.rpartition(".")
+    setattr(sys.modules[parent], own_name, package)  # as importing it does
     return package
+
+
+def _complete(name: str) -> None:
+    """Run a package's `__init__` if it has not been run yet; LeRobot's for all policies runs that of each."""
+    package = _incomplete.pop(name, None)
+    if package is None:
+        return
+    ask = vars(package).pop("__getattr__")
+    try:
+        package.__spec__.loader.exec_module(package)  # type: ignore[union-attr]
+        for kind in _kinds() if name == _POLICIES else ():
+            _complete(f"{name}.{kind}")
+    except BaseException:
+        package.__getattr__ = ask  # type: ignore[method-assign]
+        _incomplete[name] = package
+        raise
