@@ -158,8 +158,9 @@ def test_a_wrapped_policy_is_the_policy_in_it_and_an_adapter_counts(tmp_path: Pa
         assert digests(wrapped(adapted, "adapted")) != digests(plain)
 
 
+@pytest.mark.parametrize("hidden", [False, True], ids=["a part", "in a list"])
 def test_a_weight_that_is_never_loaded_is_drawn_as_the_policy_draws_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
 ) -> None:
     class Unsaved(torch.nn.Module):  # type: ignore[misc]
         """Neither saved nor missed: made anew whenever the policy is."""
@@ -180,11 +181,31 @@ def test_a_weight_that_is_never_loaded_is_drawn_as_the_policy_draws_it(
 
     def with_it(self: Any, *given: Any, **named: Any) -> None:
         made(self, *given, **named)
-        self.unsaved = Unsaved()
+        self.unsaved = [Unsaved()] if hidden else Unsaved()
 
     monkeypatch.setattr(type(training.policy), "__init__", with_it)
     directory = training.save(tmp_path / "checkpoint")
     checkpoint = open_checkpoint(str(directory), {}, "cpu", trusted=False)
     with checkpoint.guard.watch():
         loaded = load(checkpoint, keep_renames=True, fixed_prompts=False)
-    assert torch.equal(loaded.policy.unsaved.weight, Unsaved().weight)
+    unsaved = loaded.policy.unsaved[0] if hidden else loaded.policy.unsaved
+    assert torch.equal(unsaved.weight, Unsaved().weight)
+
+
+def test_a_policy_is_made_once_though_a_part_of_its_backbone_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(act_config())  # whose ResNet has a head that ACT drops
+    directory = training.save(tmp_path / "checkpoint")
+    made, policies = type(training.policy).__init__, []
+
+    def counted(self: Any, *given: Any, **named: Any) -> None:
+        policies.append(self)
+        made(self, *given, **named)
+
+    monkeypatch.setattr(type(training.policy), "__init__", counted)
+    checkpoint = open_checkpoint(str(directory), {}, "cpu", trusted=False)
+    with checkpoint.guard.watch():
+        loaded = load(checkpoint, keep_renames=True, fixed_prompts=False)
+    assert policies == [loaded.policy]
+    assert all(torch.equal(one, training.policy.state_dict()[name]) for name, one in loaded.policy.state_dict().items())

@@ -275,12 +275,19 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
             else:
                 policy = policy_class.from_pretrained(str(directory), config=config)
         own = [load for load in loads if load[0] is policy or isinstance(load[0], policy_class)]
-        # One that is no number was never loaded, and nobody has said so: then all are drawn as the policy would.
-        if own and not any(bool(weight.isnan().any()) for weight in not_drawn or ()):
+        # What is no number was never loaded, and nobody has said so: then all are drawn as the policy would.
+        if own and not (not_drawn and _has_no_number(policy)):
             break
     for _, missing, unexpected in own:
         _check_weights(checkpoint.name, policy, missing, unexpected)
     return policy
+
+
+def _has_no_number(policy: Any) -> bool:
+    """Whether something of the policy is NaN. What it has made and dropped again, as a backbone's head, is nothing."""
+    from proctor.policies.lerobot.state import tensors_of
+
+    return any(bool(tensor.isnan().any()) for tensor in tensors_of(policy) if not tensor.is_meta)
 
 
 def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:

@@ -77,6 +77,11 @@ def weights_of(policy: Any) -> dict[str, int]:
     }
 
 
+def tensors_of(policy: Any) -> Iterator[torch.Tensor]:
+    """Yield every tensor that an object holds, wherever."""
+    return (value for _, value, _ in _walk(policy, classes=False) if isinstance(value, torch.Tensor))
+
+
 def take_apart(policy: Any) -> None:
     """Empty a copy that nobody needs any more, so that no cycle inside it keeps it alive."""
     for module in list(policy.modules()):
