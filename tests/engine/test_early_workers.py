@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from harness import SUPPORT, THOUGHTFUL, Digests, digests, run_tiny
+from harness import SUPPORT, THOUGHTFUL, Digests, digests, run_tiny, tiny_tree
 from proctor.benchmarks.rendering import find_renderer
+from proctor.config.load import build_settings
+from proctor.config.plain_values import to_plain
+from proctor.engine.early_workers import EarlyWorkers
+from proctor.engine.worker_handle import WorkerRecipe
 from proctor.errors import NoPicturesError, UsageError
+from proctor.identity import benchmark_identity
+from proctor.policies.protocol import PolicySpec
+from proctor.types import Episode
+from tiny import Tiny
 from tiny_policies import aside
 
 POLICIES = SUPPORT / "tiny_policies.py"
@@ -58,6 +68,48 @@ def test_on_a_resume_simulators_are_built_for_what_is_left(tmp_path: Path, refer
     assert digests(whole) == {key: found for key, found in reference.items() if key.group != "c"}
 
 
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_each_gets_its_core_when_another_has_built_or_has_died(tmp_path: Path) -> None:
+    env = {"task": "a,b,c", "mischief": "build.hang:a:*:*"}
+    settings = build_settings(tiny_tree(tmp_path / "run", env=env))
+    benchmark, name = Tiny(settings.env), f"{SUPPORT / 'tiny.py'}:Tiny"
+    recipe = WorkerRecipe(
+        benchmark=name,
+        env=to_plain(settings.env),
+        spec=benchmark.spec.to_wire(),
+        policy_spec=PolicySpec().to_wire(),
+        benchmark_identity=benchmark_identity(name, settings.env, benchmark.distributions(), ()),
+        policy_identity={"env_processors": None},
+        logs=tmp_path / "logs",
+        environment={},
+    )
+    episodes = [Episode(task, 0, 0) for task in benchmark.tasks()]
+    early = EarlyWorkers(recipe, episodes, at_once=0)  # one all the same
+
+    def started() -> list[str]:
+        early.go_on()
+        return [file.name for file in sorted((tmp_path / "logs").iterdir())]
+
+    try:
+        assert started() == started() == ["worker-0.log"]
+        time.sleep(0.5)
+        assert started() == ["worker-0.log"]
+        assert str(early) == "simulators 0/3"
+        psutil.Process().children()[-1].kill()  # it hangs in task a
+        _until(lambda: len(started()) == 2)
+        _until(lambda: len(started()) == 3)
+        _until(lambda: str(early) == "simulators 2/3")
+    finally:
+        early.kept.close(0.0)
+    assert psutil.Process().children(recursive=True) == []
+
+
 _GL_TINY = """
 import os
 from pathlib import Path
@@ -85,9 +137,9 @@ def test_a_policy_that_looks_at_no_picture_takes_the_simulators_that_were_built_
         tmp_path / "run",
         policy={"path": f"{POLICIES}:Thoughtful", "kwargs": {"drawn": False}, "placement": "central"},
         env={"type": f"{benchmark}:GlTiny", "scratch": str(tmp_path), "task": "a,b"},
-        eval={"batch_size": 2},
+        eval={"batch_size": 1},
     )
     assert evaluation.error is None
     built = [line.split() for line in (tmp_path / "built").read_text().splitlines()]
     assert {gl for _, gl in built} == {backend}
-    assert len({pid for pid, _ in built}) <= 2
+    assert len({pid for pid, _ in built}) == 1

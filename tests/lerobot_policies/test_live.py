@@ -208,4 +208,5 @@ def test_a_policy_is_made_once_though_a_part_of_its_backbone_is_dropped(
     with checkpoint.guard.watch():
         loaded = load(checkpoint, keep_renames=True, fixed_prompts=False)
     assert policies == [loaded.policy]
-    assert all(torch.equal(one, training.policy.state_dict()[name]) for name, one in loaded.policy.state_dict().items())
+    saved = training.policy.state_dict()
+    assert all(torch.equal(weight, saved[name]) for name, weight in loaded.policy.state_dict().items())

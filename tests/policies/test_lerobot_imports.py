@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import weakref
 from typing import Any
 
 import pytest
@@ -47,3 +48,33 @@ def test_afterwards_all_is_as_before_whatever_happened(collected: bool) -> None:
         assert importlib.metadata.packages_distributions is before
     finally:
         gc.enable()
+
+
+class _Module:
+    """Refers to itself, as modules do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_was_imported_is_old_at_once_and_can_be_collected() -> None:
+    with quick_imports():
+        module = _Module()
+    assert any(one is module for one in gc.get_objects(generation=2))
+    gone = weakref.ref(module)
+    del module
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_somebody_has_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        assert frozen > 10_000
+        with quick_imports():
+            module = _Module()
+        assert gc.get_freeze_count() == frozen
+        assert not any(one is module for one in gc.get_objects(generation=2))
+    finally:
+        gc.unfreeze()

@@ -1,4 +1,4 @@
-"""Workers that import and build their simulators while the policy is loaded: the slower of the two is waited for."""
+"""Workers that import and build simulators while the policy is loaded: the slower of the two is waited for."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
 
 
 def _has_no_number(policy: Any) -> bool:
-    """Whether something of the policy is NaN. What it has made and dropped again, as a backbone's head, is nothing."""
+    """Whether something of the policy is NaN; a backbone's head that it has made and dropped is none of it."""
     from proctor.policies.lerobot.state import tensors_of
 
     return any(bool(tensor.isnan().any()) for tensor in tensors_of(policy) if not tensor.is_meta)
