@@ -235,15 +235,16 @@ def test_on_a_gpu_an_episode_is_compared_with_an_episode(capsys: pytest.CaptureF
     asked = []
 
     def run(side: str, steps: int, task: str, episodes: int) -> tuple[Measurements, str]:
-        asked.append(side)
-        return _side(80.0 if side == "LeRobot" else 64.0, episodes, [("a", "b")]), "50 %"
+        asked.append((side, episodes))
+        return _side(10.0 * episodes if side == "LeRobot" else 48.0, episodes, [("a", "b")]), "50 %"
 
     gpu_against_lerobot.compare(1, 2, run)
     gpu_against_lerobot.whole_suite(1, run)
     said = capsys.readouterr().out
     assert "n_action_steps=1: 5x (5 to 5); at least 5x: met; 2.00 against 10.00 s" in said
-    assert "MT50 x 10 on the GPU, n_action_steps=50, the evaluation: 64 s; at most 25 s: missed" in said
-    assert asked == ["Proctor", "LeRobot", "LeRobot", "Proctor", "Proctor"]
+    assert "MT50 x 10 on the GPU, n_action_steps=50, the evaluation: 48 s; at most 25 s: missed" in said
+    ours, theirs = ("Proctor", 24), ("LeRobot", 8)
+    assert asked == [ours, theirs, theirs, ours, ("Proctor", 10)]
 
 
 def test_on_a_gpu_episodes_that_differ_from_run_to_run_are_no_result() -> None:
