@@ -100,7 +100,7 @@ class Steps:
 def stand_in(home: Path) -> Iterator[None]:
     """Let LeRobot and the hub seem to be here, as far as opening a checkpoint needs them."""
     modules: dict[str, dict[str, Any]] = {
-        "lerobot": {}, "lerobot.policies": {}, "lerobot.utils": {},
+        "lerobot": {}, "lerobot.policies": {"__path__": []}, "lerobot.utils": {},
         "lerobot.utils.import_utils": {"register_third_party_plugins": lambda: None},
         "lerobot.configs": {"PreTrainedConfig": Act},
         "lerobot.processor": {"ProcessorStep": Act, "ProcessorStepRegistry": Steps},

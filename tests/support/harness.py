@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -88,8 +89,12 @@ def warden_of(pid: int) -> psutil.Process:
     """Return the process that sees to what a run's children leave behind."""
 
     def found() -> list[psutil.Process]:
-        alive = [child for child in psutil.Process(pid).children() if not is_over(child)]
-        return [child for child in alive if "orphans.py" in " ".join(child.cmdline())]
+        wardens = []
+        for child in psutil.Process(pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may end at any moment
+                if "orphans.py" in " ".join(child.cmdline()) and not is_over(child):
+                    wardens.append(child)
+        return wardens
 
     warden: psutil.Process
     (warden,) = wait_until(found)  # one that has just been started may still be a copy of its parent

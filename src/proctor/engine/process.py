@@ -48,10 +48,11 @@ NO_ROOM = {
 
 STEADY = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": HASH_SEED,
-    "PYTHONOPTIMIZE": "",
+    "PYTHONOPTIMIZE": "", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000",
 }  # fmt: skip
 """Children run side by side, one thread each: more would fight for the cores, and a result must not depend on
-how many of them a matrix product was spread over, the order of a set of strings, or whether assertions run."""
+how many of them a matrix product was spread over, the order of a set of strings, or whether assertions run.
+Where there are several for a while, in the trial of a LeRobot policy, one that waits leaves its core to others."""
 
 
 class Readable(Protocol):

@@ -27,9 +27,10 @@ TensorFlow's are named further than by `TF_`, which Terraform's begin with too, 
 
 _HARMLESS = {
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "MUJOCO_GL",
-    "MUJOCO_EGL_DEVICE_ID", "TORCH_HOME", "MESA_SHADER_CACHE_DIR",
+    "MUJOCO_EGL_DEVICE_ID", "TORCH_HOME", "MESA_SHADER_CACHE_DIR", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
 }  # fmt: skip
-"""Of those, the ones that say where a thing lies or is done: the GPU's kind and the renderer are known anyway."""
+"""Of those, the ones that say where a thing lies or is done, or how threads wait: the GPU's kind and the renderer
+are known anyway."""
 
 
 def interpreter_versions() -> dict[str, str]:
