@@ -1,8 +1,9 @@
 """Pictures of one MuJoCo model, drawn off screen: what Gymnasium's viewer draws, with less around it.
 
 Neither depth nor a second copy is read back, and a GL context that one simulator leaves is taken by the next: its
-shaders are compiled, which takes longer than a picture. Each simulator has a context to itself while it lives,
-because what MuJoCo keeps there belongs to one model. Whoever else draws in this process finds their own context
+shaders are compiled, which takes longer than a picture, and its shadow map is there, which takes a third of what
+MuJoCo needs for another model. Each simulator has a context to itself while it lives, because what MuJoCo keeps
+there belongs to one model. Whoever else draws in this process finds their own context
 current afterwards: Gymnasium's viewer, for one, takes it for granted.
 """
 
@@ -14,7 +15,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -30,8 +31,17 @@ _MOST_GEOMS = 1000
 _BACKENDS = ("egl", "osmesa", "glfw")
 """Modules of MuJoCo's, each with a kind of GL context."""
 
-_left: list[Any] = []
-"""GL contexts that no simulator uses now."""
+
+class _ShadowBuffer(NamedTuple):
+    """What GL has of a shadow map: the names of its framebuffer and texture, and its size."""
+
+    framebuffer: int
+    texture: int
+    size: int
+
+
+_left: list[tuple[Any, _ShadowBuffer]] = []
+"""GL contexts that no simulator uses now, each with its shadow map."""
 
 
 class Drawing:
@@ -52,9 +62,12 @@ class Drawing:
         self._options, self._perturbations = mujoco.MjvOption(), mujoco.MjvPerturb()
         size = model.vis.global_.offwidth, model.vis.global_.offheight
         with _neighbours():
-            self._gl: Any = _left.pop() if _left else _new_context(*size)
+            left = next((each for each in _left if each[1].size == model.vis.quality.shadowsize), None)
+            if left is not None:
+                _left.remove(left)
+            self._gl, buffer = left or (_new_context(*size), None)
             self._gl.make_current()
-            self._context: Any = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+            self._context = _drawing_context(model, buffer)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
             self._shadows = ShadowMap(model, self._scene, self._context)
         self._read: NDArray[np.uint8] = np.empty((0, 0, 3), np.uint8)
@@ -81,8 +94,11 @@ class Drawing:
             with _neighbours():
                 gl.make_current()
                 self._shadows.close()
-                self._context.free()
-            _left.append(gl)
+                context = self._context
+                buffer = _ShadowBuffer(context.shadowFBO, context.shadowTex, context.shadowSize)
+                context.shadowFBO = context.shadowTex = 0  # not freed with it
+                context.free()
+            _left.append((gl, buffer))
 
     def __del__(self) -> None:
         # Of a simulator that failed. MuJoCo frees its own in whatever GL context is current: not in a neighbour's.
@@ -93,6 +109,21 @@ class Drawing:
                 if hasattr(self, "_context"):
                     self._context.free()
             gl.free()  # afterwards: it may be the one that was current
+
+
+def _drawing_context(model: Any, buffer: _ShadowBuffer | None) -> Any:
+    """Return what MuJoCo needs to draw a model, with a shadow map of the same size that is there already."""
+    quality = model.vis.quality
+    size = quality.shadowsize
+    if buffer is not None:
+        quality.shadowsize = 0  # else MuJoCo makes another
+    try:
+        context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+    finally:
+        quality.shadowsize = size
+    if buffer is not None:
+        context.shadowFBO, context.shadowTex, context.shadowSize = buffer
+    return context
 
 
 @contextlib.contextmanager
@@ -159,7 +190,7 @@ def _new_context(width: int, height: int) -> Any:
 @functools.cache
 def _free_at_exit() -> None:
     """Free what is left before MuJoCo ends GL: its own order to do so came with the first context."""
-    atexit.register(lambda: [gl.free() for gl in _left])
+    atexit.register(lambda: [gl.free() for gl, _ in _left])
 
 
 def camera_number(model: Any, name: str) -> int:
