@@ -31,7 +31,7 @@ from proctor.policies.protocol import Cost, Pass
 from proctor.types import BenchmarkSpec
 
 _PASSES = (4, 2)
-"""Of each episode: enough to be followed by itself and by the other one, early and late."""
+"""Of each episode: enough for one of them to come after itself and after the other, early and late."""
 
 _GPU_BATCH = 16
 _GPU_LANES = 2
