@@ -210,3 +210,24 @@ def test_a_policy_is_made_once_though_a_part_of_its_backbone_is_dropped(
     assert policies == [loaded.policy]
     saved = training.policy.state_dict()
     assert all(torch.equal(weight, saved[name]) for name, weight in loaded.policy.state_dict().items())
+
+
+def test_what_a_policy_draws_beside_its_weights_is_what_lerobot_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(act_config())
+    made = type(training.policy).__init__
+
+    def with_features(self: Any, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
+        self.register_buffer("features", torch.randn(5), persistent=False)  # saved nowhere
+
+    monkeypatch.setattr(type(training.policy), "__init__", with_features)
+    directory = training.save(tmp_path / "checkpoint")
+    torch.manual_seed(3)
+    expected = type(training.policy).from_pretrained(str(directory)).features
+    checkpoint = open_checkpoint(str(directory), {}, "cpu", trusted=False)
+    torch.manual_seed(3)
+    with checkpoint.guard.watch():
+        loaded = load(checkpoint, keep_renames=True, fixed_prompts=False)
+    assert torch.equal(loaded.policy.features, expected)

@@ -258,6 +258,8 @@ def _processor(directory: Path, name: str, overrides: Mapping[str, Mapping[str, 
 def _load_policy(checkpoint: Checkpoint) -> Any:
     from lerobot.policies.factory import get_policy_class
 
+    from proctor.policies.lerobot.randomness import generator_states, set_generators
+
     config, directory = checkpoint.config, checkpoint.directory
     try:
         policy_class = get_policy_class(config.type)
@@ -268,6 +270,7 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
         ) from error
     if not config.use_peft and not (directory / "model.safetensors").is_file():
         raise UsageError(f"--policy.path={checkpoint.name} has no weights: model.safetensors is missing.")
+    generators = generator_states(config.device)
     for made in (nullcontext,) if config.use_peft else (_weights_not_drawn, nullcontext):
         with _recorded_loads() as loads, made() as not_drawn:
             if config.use_peft:
@@ -275,9 +278,12 @@ def _load_policy(checkpoint: Checkpoint) -> Any:
             else:
                 policy = policy_class.from_pretrained(str(directory), config=config)
         own = [load for load in loads if load[0] is policy or isinstance(load[0], policy_class)]
-        # What is no number was never loaded, and nobody has said so: then all are drawn as the policy would.
-        if own and not (not_drawn and _has_no_number(policy)):
+        # What is no number was never loaded, and nobody has said so. What else was drawn, or seeded, comes out
+        # otherwise after the weights' own draws. Then all are drawn as the policy would.
+        untouched = generator_states(config.device) == generators
+        if own and not (not_drawn and (_has_no_number(policy) or not untouched)):
             break
+        set_generators(generators, config.device)
     for _, missing, unexpected in own:
         _check_weights(checkpoint.name, policy, missing, unexpected)
     return policy

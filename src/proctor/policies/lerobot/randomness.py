@@ -234,9 +234,9 @@ def own_generators(episode: EpisodeRandomness, device: Any) -> Iterator[None]:
 @contextmanager
 def untouched_generators(device: Any) -> Iterator[None]:
     """Raise `HiddenDraw` if anything within it draws from a generator of the process."""
-    before = _states(device)
+    before = generator_states(device)
     yield
-    drawn = [name for name, state in _states(device).items() if state != before[name]]
+    drawn = [name for name, state in generator_states(device).items() if state != before[name]]
     if drawn:
         raise HiddenDraw(
             f"the policy drew random numbers from the generator of {' and '.join(drawn)}, which it had not done "
@@ -244,7 +244,8 @@ def untouched_generators(device: Any) -> Iterator[None]:
         )
 
 
-def _states(device: Any) -> dict[str, Any]:
+def generator_states(device: Any) -> dict[str, Any]:
+    """Return the states of the process's generators, to be compared or set again."""
     of_numpy: Any = np.random.get_state()
     states: dict[str, Any] = {"Python": random.getstate(), "NumPy": (of_numpy[1].tobytes(), *of_numpy[2:])}
     for generator in _torchs(device):
@@ -252,8 +253,19 @@ def _states(device: Any) -> dict[str, Any]:
     return states
 
 
+def set_generators(states: dict[str, Any], device: Any) -> None:
+    """Have the process draw again what it drew after this moment."""
+    random.setstate(states["Python"])
+    keys, *rest = states["NumPy"]
+    np.random.set_state(("MT19937", np.frombuffer(keys, np.uint32), *rest))
+    for generator in _torchs(device):
+        state = bytearray(states[f"torch ({generator.device})"])
+        generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
+
+
 def _torchs(device: Any) -> list[Any]:
     device = torch.device(device)
     if device.type != "cuda":
         return [torch.default_generator]
+    torch.cuda.init()  # before it, there are none
     return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
