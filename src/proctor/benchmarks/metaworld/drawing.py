@@ -3,8 +3,8 @@
 Neither depth nor a second copy is read back, and a GL context that one simulator leaves is taken by the next: its
 shaders are compiled, which takes longer than a picture, and its shadow map is there, which takes a third of what
 MuJoCo needs for another model. Each simulator has a context to itself while it lives, because what MuJoCo keeps
-there belongs to one model. Whoever else draws in this process finds their own context
-current afterwards: Gymnasium's viewer, for one, takes it for granted.
+there belongs to one model. Whoever else draws in this process finds their own context current afterwards:
+Gymnasium's viewer, for one, takes it for granted.
 """
 
 from __future__ import annotations

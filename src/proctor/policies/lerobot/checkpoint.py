@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ from proctor.files import clip
 from proctor.installation import install_command
 from proctor.machine.scratch import scratch_folder
 from proctor.policies.lerobot.guard import (
+    ADAPTER,
     CheckpointGuard,
     check_adapter,
     check_steps,
@@ -37,8 +37,6 @@ from proctor.policies.lerobot.kinds import register_kind, register_steps
 
 OLDEST_LEROBOT = Version("0.5")
 _CONFIG, PREPROCESSOR, POSTPROCESSOR = "config.json", "policy_preprocessor.json", "policy_postprocessor.json"
-ADAPTER = "adapter_config.json"
-"""The file that makes a directory a PEFT adapter."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +219,10 @@ def load(checkpoint: Checkpoint, *, keep_renames: bool, fixed_prompts: bool) -> 
     """
     import torch
 
+    from proctor.policies.lerobot.weights import load_policy
+
     overrides = _step_overrides(checkpoint, keep_renames, fixed_prompts)
-    policy = _load_policy(checkpoint)
+    policy = load_policy(checkpoint.name, checkpoint.directory, checkpoint.config)
     policy.to(checkpoint.config.device)
     policy.eval()
     preprocessor, postprocessor = _load_processors(checkpoint, overrides)
@@ -253,128 +253,6 @@ def _processor(directory: Path, name: str, overrides: Mapping[str, Mapping[str, 
         for step in read_steps(directory, name)
     ]
     return {**document, "steps": steps}
-
-
-def _load_policy(checkpoint: Checkpoint) -> Any:
-    from lerobot.policies.factory import get_policy_class
-
-    from proctor.policies.lerobot.randomness import generator_states, set_generators
-
-    config, directory = checkpoint.config, checkpoint.directory
-    try:
-        policy_class = get_policy_class(config.type)
-    except ImportError as error:
-        raise UsageError(
-            f"--policy.path={checkpoint.name} is of type {config.type}, which needs more: "
-            f"{' '.join(str(error).split())} (for {sys.executable})"
-        ) from error
-    if not config.use_peft and not (directory / "model.safetensors").is_file():
-        raise UsageError(f"--policy.path={checkpoint.name} has no weights: model.safetensors is missing.")
-    generators = generator_states(config.device)
-    for made in (nullcontext,) if config.use_peft else (_weights_not_drawn, nullcontext):
-        with _recorded_loads() as loads, made() as not_drawn:
-            if config.use_peft:
-                policy = _load_adapted(checkpoint, policy_class)
-            else:
-                policy = policy_class.from_pretrained(str(directory), config=config)
-        own = [load for load in loads if load[0] is policy or isinstance(load[0], policy_class)]
-        # What is no number was never loaded, and nobody has said so. What else was drawn, or seeded, comes out
-        # otherwise after the weights' own draws. Then all are drawn as the policy would.
-        untouched = generator_states(config.device) == generators
-        if own and not (not_drawn and (_has_no_number(policy) or not untouched)):
-            break
-        set_generators(generators, config.device)
-    for _, missing, unexpected in own:
-        _check_weights(checkpoint.name, policy, missing, unexpected)
-    return policy
-
-
-def _has_no_number(policy: Any) -> bool:
-    """Whether something of the policy is NaN; a backbone's head that it has made and dropped is none of it."""
-    from proctor.policies.lerobot.state import tensors_of
-
-    return any(bool(tensor.isnan().any()) for tensor in tensors_of(policy) if not tensor.is_meta)
-
-
-def _load_adapted(checkpoint: Checkpoint, policy_class: Any) -> Any:
-    """Load a PEFT adapter on the policy that it adapts; what comes back is the policy, adapted in place."""
-    try:
-        from peft import PeftConfig, PeftModel
-    except ImportError as error:
-        raise UsageError(
-            f"--policy.path={checkpoint.name} is a PEFT adapter. Run: {sys.executable} -m pip install peft"
-        ) from error
-    adapter = PeftConfig.from_pretrained(str(checkpoint.directory))
-    base = adapter.base_model_name_or_path
-    if not base:
-        raise UsageError(f"--policy.path={checkpoint.name}: its {ADAPTER} does not name the policy it adapts.")
-    policy = policy_class.from_pretrained(base, config=checkpoint.config, revision=adapter.revision)
-    adapted = PeftModel.from_pretrained(policy, str(checkpoint.directory), config=adapter)
-    return adapted.get_base_model()
-
-
-@contextmanager
-def _weights_not_drawn() -> Iterator[list[Any]]:
-    """Draw no random numbers for parameters that are about to be loaded; gives them, no numbers meanwhile."""
-    import torch
-
-    kept = {name: getattr(torch.Tensor, name) for name in ("uniform_", "normal_")}
-    found: list[Any] = []
-
-    def replaced(draw: Any) -> Any:
-        def leave(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # One on the meta device has no numbers: another takes its place when a backbone's weights are loaded.
-            if not isinstance(self, torch.nn.Parameter) or self.is_meta:
-                return draw(self, *args, **kwargs)
-            found.append(self)
-            return self.fill_(math.nan)
-
-        return leave
-
-    for name, draw in kept.items():
-        setattr(torch.Tensor, name, replaced(draw))
-    try:
-        yield found
-    finally:
-        for name, draw in kept.items():
-            setattr(torch.Tensor, name, draw)
-
-
-@contextmanager
-def _recorded_loads() -> Iterator[list[tuple[Any, list[str], list[str]]]]:
-    """Note what every `load_state_dict` found missing or unexpected; LeRobot only logs it."""
-    import torch
-
-    loads: list[tuple[Any, list[str], list[str]]] = []
-    original = torch.nn.Module.load_state_dict
-
-    def recorded(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, state_dict, *args, **kwargs)
-        loads.append((self, list(result.missing_keys), list(result.unexpected_keys)))
-        return result
-
-    torch.nn.Module.load_state_dict = recorded
-    try:
-        yield loads
-    finally:
-        torch.nn.Module.load_state_dict = original
-
-
-def _check_weights(name: str, policy: Any, missing: list[str], unexpected: list[str]) -> None:
-    tensors = {**dict(policy.named_parameters(remove_duplicate=False)), **dict(policy.named_buffers())}
-    # A tied weight is stored once, under one of its names.
-    there = {tensor.data_ptr() for key, tensor in tensors.items() if key not in missing and tensor.numel()}
-    missing = [key for key in missing if key in tensors and tensors[key].data_ptr() not in there]
-    problems = [
-        f"{len(keys)} weights {what} ({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})"
-        for what, keys in (("are missing", missing), ("belong to no part of the policy", unexpected))
-        if keys
-    ]
-    if problems:
-        raise UsageError(
-            f"--policy.path={name} does not match its config: {' and '.join(problems)}. "
-            "Was it saved by another version, or overridden with a field that changes the network?"
-        )
 
 
 def _step_overrides(checkpoint: Checkpoint, keep_renames: bool, fixed_prompts: bool) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from proctor.config.content_hashes import content_hash
 from proctor.files import clip, is_there
-from proctor.policies.lerobot.checkpoint import ADAPTER, Checkpoint, LoadedCheckpoint
+from proctor.policies.lerobot.checkpoint import Checkpoint, LoadedCheckpoint
+from proctor.policies.lerobot.guard import ADAPTER
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".model", ".npz", ".npy", ".pkl", ".gguf")
 _IRRELEVANT = frozenset(

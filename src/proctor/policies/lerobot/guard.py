@@ -25,6 +25,9 @@ from proctor.errors import UsageError
 from proctor.files import MOST_JSON, clip, parse_json, read_json, read_regular, reason
 
 _TRUST = "Look at it, then add --trust_remote_code=true"
+ADAPTER = "adapter_config.json"
+"""The file that makes a directory a PEFT adapter."""
+
 _CODE = (".py", ".pyc", ".so")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
 _NO_PICKLES = (".safetensors", ".json", ".jsonl", ".txt", ".model", ".jinja", ".yaml", ".yml", ".md")
